@@ -1,0 +1,3 @@
+module github.com/pawl-run/pawl/hack/kubernetes
+
+go 1.26.0
