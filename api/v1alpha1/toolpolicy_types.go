@@ -1,0 +1,399 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Effect is what a call may change outside, and so how often it may be sent.
+// +kubebuilder:validation:Enum=ReadOnly;Idempotent;NonIdempotent
+type Effect string
+
+const (
+	// EffectReadOnly changes nothing; the call may be repeated.
+	EffectReadOnly Effect = "ReadOnly"
+	// EffectIdempotent changes something once per effect key; the call may be sent
+	// again with the same key while the key lives.
+	EffectIdempotent Effect = "Idempotent"
+	// EffectNonIdempotent changes something each time; the call is sent at most once.
+	EffectNonIdempotent Effect = "NonIdempotent"
+)
+
+// Execution says whether calls of one batch may run at the same time.
+// +kubebuilder:validation:Enum=Parallel;Sequential
+type Execution string
+
+const (
+	// ExecutionParallel lets neighbours in a batch run at the same time.
+	ExecutionParallel Execution = "Parallel"
+	// ExecutionSequential runs the call alone.
+	ExecutionSequential Execution = "Sequential"
+)
+
+// Action is a rule's verdict.
+// +kubebuilder:validation:Enum=Allow;Ask;Deny
+type Action string
+
+const (
+	// ActionAllow lets the call run.
+	ActionAllow Action = "Allow"
+	// ActionAsk lets the call run once a person approved it.
+	ActionAsk Action = "Ask"
+	// ActionDeny refuses the call.
+	ActionDeny Action = "Deny"
+)
+
+// Consequence says what follows when a call is refused.
+// +kubebuilder:validation:Enum=End;ReturnToModel
+type Consequence string
+
+const (
+	// ConsequenceEnd ends the run.
+	ConsequenceEnd Consequence = "End"
+	// ConsequenceReturnToModel gives the model a denied result and lets it go on.
+	ConsequenceReturnToModel Consequence = "ReturnToModel"
+)
+
+// ToolPolicySpec says which tools exist for a run and what may be done with them.
+// Its tools and rules apply only to its own servers.
+type ToolPolicySpec struct {
+	// servers are the places that tools come from. A tool's full name is
+	// <server>.<tool>.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Servers []ToolServer `json:"servers"`
+
+	// tools gives properties to tools; the first entry that matches a tool wins.
+	// Without one a tool is NonIdempotent, Sequential and has the defaults below.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Tools []ToolProperties `json:"tools,omitempty"`
+
+	// rules give verdicts; the first rule that matches a call wins, and a call that
+	// none matches is denied.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Rules []ToolRule `json:"rules,omitempty"`
+}
+
+// ToolServer is one place that tools come from.
+// +kubebuilder:validation:XValidation:rule="has(self.mcp) != has(self.http)",message="set exactly one of mcp and http"
+type ToolServer struct {
+	// name is the first part of the full name of each of its tools. No two policies
+	// of one run may declare the same name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// mcp is a Model Context Protocol server over streamable HTTP. Its tools are
+	// listed when a run starts and stay as they are for that run.
+	// +optional
+	MCP *MCPServer `json:"mcp,omitempty"`
+
+	// http is a plain HTTP service: one POST per call.
+	// +optional
+	HTTP *HTTPServer `json:"http,omitempty"`
+}
+
+// MCPServer is a Model Context Protocol server over streamable HTTP.
+type MCPServer struct {
+	// url of the MCP endpoint.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && !self.contains('#') && !self.contains('@')",message="url must be an absolute http or https URL without user or fragment"
+	URL string `json:"url"`
+
+	// headersFrom sets headers of every request from Secrets.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
+
+	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
+	// which are trusted instead of the system's for this server.
+	// +optional
+	CABundleConfigMapRef *KeyReference `json:"caBundleConfigMapRef,omitempty"`
+}
+
+// HTTPServer is a service that answers POST <url>/<tool>.
+type HTTPServer struct {
+	// url that "/<tool>" is appended to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.contains('@')",message="url must be an absolute http or https URL without user, query or fragment"
+	URL string `json:"url"`
+
+	// headersFrom sets headers of every request from Secrets.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
+
+	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
+	// which are trusted instead of the system's for this server.
+	// +optional
+	CABundleConfigMapRef *KeyReference `json:"caBundleConfigMapRef,omitempty"`
+
+	// tools that the service has.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=128
+	Tools []HTTPTool `json:"tools"`
+}
+
+// HTTPTool is one tool of an HTTP service.
+type HTTPTool struct {
+	// name is the last segment of the tool's URL and the second part of its full name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Name string `json:"name"`
+
+	// description is shown to the model.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description,omitempty"`
+
+	// inputSchema is the JSON Schema (2020-12) of the arguments, an object at its
+	// root. Bounded in size, depth and references; checked by the operator, which
+	// reports problems in status.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	InputSchema runtime.RawExtension `json:"inputSchema"`
+}
+
+// ToolProperties gives properties to the tools it matches.
+// +kubebuilder:validation:XValidation:rule="!has(self.maxAttempts) || self.maxAttempts == 1 || (has(self.effect) && self.effect != 'NonIdempotent')",message="maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
+// +kubebuilder:validation:XValidation:rule="!has(self.idempotencyKeyLifetimeSeconds) || (has(self.effect) && self.effect == 'Idempotent')",message="idempotencyKeyLifetimeSeconds needs effect Idempotent"
+type ToolProperties struct {
+	// match lists full tool names; * matches any characters, dots too.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=200
+	Match []string `json:"match"`
+
+	// effect of a call. ReadOnly may be repeated. Idempotent says that the service
+	// applies a call once per effect key: HTTP services get the key as the
+	// Idempotency-Key header, MCP servers as _meta["pawl.run/idempotency-key"].
+	// +optional
+	// +default="NonIdempotent"
+	Effect Effect `json:"effect,omitempty"`
+
+	// execution inside a batch.
+	// +optional
+	// +default="Sequential"
+	Execution Execution `json:"execution,omitempty"`
+
+	// timeoutSeconds bounds one attempt.
+	// +optional
+	// +default=30
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+
+	// maxResultBytes bounds what is read of a result; more is cut off and the
+	// result says so.
+	// +optional
+	// +default=65536
+	// +kubebuilder:validation:Minimum=64
+	// +kubebuilder:validation:Maximum=131072
+	MaxResultBytes int32 `json:"maxResultBytes,omitempty"`
+
+	// idempotencyKeyLifetimeSeconds is how long the service remembers an effect key.
+	// A call whose outcome is unknown is sent again only while this lasts, less
+	// five minutes for clocks that differ.
+	// +optional
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=31536000
+	IdempotencyKeyLifetimeSeconds int32 `json:"idempotencyKeyLifetimeSeconds,omitempty"`
+
+	// conflictKey is CEL over args; calls of one batch with equal values never run
+	// at the same time.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	ConflictKey string `json:"conflictKey,omitempty"`
+
+	// maxCallsPerRun bounds the calls of one run to each tool matched here; a call
+	// beyond it is refused and the model told so.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxCallsPerRun int32 `json:"maxCallsPerRun,omitempty"`
+
+	// maxAttempts bounds the attempts at one call. Each is journalled.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	MaxAttempts int32 `json:"maxAttempts,omitempty"`
+
+	// required set to true ends the run as ToolUnavailable when a call could not
+	// reach the tool in any of its attempts.
+	// +optional
+	Required bool `json:"required,omitempty"`
+
+	// ignoreForProgress lists members left out when results are compared, such as
+	// "$.time": a dollar sign and member names joined by dots.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^\$(\.[A-Za-z_][A-Za-z0-9_-]*)+$`
+	IgnoreForProgress []string `json:"ignoreForProgress,omitempty"`
+}
+
+// ToolRule gives a verdict on the calls it matches.
+// +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.action == 'Ask'",message="approval belongs to action Ask"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDeny) || self.action == 'Deny'",message="onDeny belongs to action Deny; for Ask set approval.onDeny"
+type ToolRule struct {
+	// name identifies the rule in what an approver sees and in the journal.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// match lists full tool names; * matches any characters, dots too.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=200
+	Match []string `json:"match"`
+
+	// when is CEL over args, tool, call and run; the rule matches only where it is
+	// true. An expression that fails at run time denies the call.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	When string `json:"when,omitempty"`
+
+	// action is the verdict.
+	// +required
+	Action Action `json:"action"`
+
+	// onDeny says what follows a Deny. Default ReturnToModel; End ends the run as
+	// PolicyDenied.
+	// +optional
+	OnDeny Consequence `json:"onDeny,omitempty"`
+
+	// approval says how an Ask is put before people.
+	// +optional
+	Approval *Approval `json:"approval,omitempty"`
+}
+
+// Approval says how a call is put before people.
+type Approval struct {
+	// timeoutSeconds is how long people have.
+	// +optional
+	// +default=86400
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+
+	// onTimeout says what follows when nobody answered in time.
+	// +optional
+	// +default="End"
+	OnTimeout Consequence `json:"onTimeout,omitempty"`
+
+	// onDeny says what follows a denial.
+	// +optional
+	// +default="ReturnToModel"
+	OnDeny Consequence `json:"onDeny,omitempty"`
+
+	// message is shown to the approver.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// ToolPolicyStatus is what the operator found about a ToolPolicy.
+type ToolPolicyStatus struct {
+	// conditions holds Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// tools are those whose definitions are part of the policy itself. The tools of
+	// an MCP server are listed when a run starts.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=4096
+	Tools []ResolvedTool `json:"tools,omitempty"`
+}
+
+// ResolvedTool is a tool with the properties that apply to it.
+type ResolvedTool struct {
+	// name is the full name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	Name string `json:"name"`
+
+	// effect that applies.
+	// +required
+	Effect Effect `json:"effect"`
+
+	// digest of name, description and schema.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=80
+	Digest string `json:"digest"`
+}
+
+// ToolPolicy declares which tools exist for a run and what may be done with them.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=tpol,categories=pawl
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ToolPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says which tools exist and what may be done with them.
+	// +required
+	Spec ToolPolicySpec `json:"spec"`
+
+	// status is written by the operator.
+	// +optional
+	Status ToolPolicyStatus `json:"status,omitzero"`
+}
+
+// ToolPolicyList is a list of ToolPolicies.
+// +kubebuilder:object:root=true
+type ToolPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []ToolPolicy `json:"items"`
+}
