@@ -18,8 +18,11 @@ const (
 	maxSubschemas = 2000
 	// maxErrorBytes bounds the text of every error of this package.
 	maxErrorBytes = 1 << 10
-	// maxPatternSize bounds the instructions that one pattern compiles to.
-	maxPatternSize = 5000
+	// maxPatternBytes bounds the text of one pattern, maxPatternSize the instructions
+	// that it compiles to and maxPatternsSize those of all patterns together.
+	maxPatternBytes = 1 << 10
+	maxPatternSize  = 5_000
+	maxPatternsSize = 100_000
 )
 
 // Bounds of one validation. The library takes no context, so the work is estimated

@@ -178,6 +178,9 @@ func (e *expander) assertions(in, out map[string]any, at string) error {
 // pattern checks a regular expression and its size.
 func (e *expander) pattern(text, at string) error {
 	shown := strictjson.Preview([]byte(text), 80)
+	if len(text) > maxPatternBytes {
+		return unusable("at %s: the pattern %s has more than %d bytes; shorten it", cut(at, 300), shown, maxPatternBytes)
+	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err == nil {
 		_, err = regexp.Compile(text)
@@ -190,6 +193,9 @@ func (e *expander) pattern(text, at string) error {
 		return unusable("at %s: the pattern %s is too large; use smaller repetitions", cut(at, 300), shown)
 	}
 	e.patternSize += len(program.Inst)
+	if e.patternSize > maxPatternsSize {
+		return unusable("at %s: the patterns of this schema are too large together; use fewer or smaller ones", cut(at, 300))
+	}
 	return nil
 }
 

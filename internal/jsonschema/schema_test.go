@@ -50,7 +50,9 @@ func TestHostileSchemas(t *testing.T) {
 		"look-ahead":             {`{"type":"object","properties":{"a":{"pattern":"^(?!x)"}}}`, "at #/properties/a/pattern"},
 		"back-reference":         {`{"type":"object","properties":{"a":{"pattern":"(a)\\1"}}}`, "back-references"},
 		"pattern property":       {`{"type":"object","patternProperties":{"(":{}}}`, "not supported"},
-		"large pattern":          {`{"type":"object","properties":{"a":{"pattern":"` + strings.Repeat("a{1000}", 500) + `"}}}`, "too large"},
+		"large pattern":          {`{"type":"object","properties":{"a":{"pattern":"` + strings.Repeat("a{1000}", 100) + `"}}}`, "too large"},
+		"long pattern":           {`{"type":"object","properties":{"a":{"pattern":"` + strings.Repeat("a", 2000) + `"}}}`, "more than 1024 bytes"},
+		"many patterns":          {`{"type":"object","properties":{` + manyPatterns() + `}}`, "too large together"},
 		"unknown dialect":        {`{"$schema":"https://evil.example/schema","type":"object"}`, "unknown dialect"},
 		"draft-04":               {`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object"}`, "unknown dialect"},
 		"dialect not a string":   {`{"$schema":{"a":1},"type":"object"}`, "unknown dialect"},
@@ -88,6 +90,14 @@ func TestHostileSchemas(t *testing.T) {
 			}
 		})
 	}
+}
+
+func manyPatterns() string {
+	var list []string
+	for i := range 30 {
+		list = append(list, fmt.Sprintf(`"p%d":{"pattern":"a{1000}b{1000}c{1000}d{1000}"}`, i))
+	}
+	return strings.Join(list, ",")
 }
 
 func manyFaults() string {
