@@ -1,0 +1,171 @@
+# Pawl. `make help` lists what can be made.
+
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+
+# Tools are built into bin/ by the Go toolchain, at these versions.
+CONTROLLER_TOOLS_VERSION ?= v0.22.0
+GOLANGCI_LINT_VERSION ?= v2.15.0
+
+# The image that docker-build makes and deploy runs.
+IMG ?= controller:latest
+CONTAINER_TOOL ?= docker
+
+LOCALBIN := $(CURDIR)/bin
+CONTROLLER_GEN := $(LOCALBIN)/controller-gen-$(CONTROLLER_TOOLS_VERSION)
+GOLANGCI_LINT := $(LOCALBIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# kubectl of the development binaries, unless the machine has one.
+KUBECTL ?= $(or $(shell command -v kubectl 2>/dev/null),$(LOCALBIN)/k8s/current/kubectl)
+
+# Packages below test/ need the control plane, the others do not. Of these, the ones that know
+# no cluster are cheap to compile for the race detector.
+RACE_PACKAGES = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}}' ./api/... ./internal/... | \
+	grep -v ' k8s.io/client-go/\| sigs.k8s.io/controller-runtime/' | cut -d' ' -f1)
+OTHER_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./... | grep -v '^github.com/pawl-run/pawl/test/'))
+
+# The race detector needs cgo; everything else is built without it, like the released binary,
+# so that one compilation serves the build, the tests and the demo.
+export CGO_ENABLED := 0
+
+.DEFAULT_GOAL := help
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36m<target>\033[0m\n"} \
+		/^[a-zA-Z_0-9-]+:.*?##/ { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 } \
+		/^##@/ { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) }' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: demo
+demo: kubernetes ## Show every sample run to its end on a real control plane (DEMO_EXIT=1: check and exit).
+	go run ./hack/demo
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate the custom resource definitions.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+
+.PHONY: docs
+docs: ## Generate the parts of docs/ that come from code.
+	@for generator in ./hack/reasons ./hack/docs; do \
+		if [ -d "$$generator" ]; then echo "go run $$generator"; go run "$$generator"; fi; \
+	done
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code.
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check style, mistakes and the direction of imports.
+	$(GOLANGCI_LINT) run
+
+.PHONY: lint-fix
+lint-fix: $(GOLANGCI_LINT) ## Let the linters repair what they can.
+	$(GOLANGCI_LINT) run --fix
+
+GENERATED = api config/crd/bases docs
+
+.PHONY: verify
+verify: ## Check that generated files are current and go.mod is tidy.
+	@before=$$(git status --porcelain --untracked-files=all -- $(GENERATED); git diff -- $(GENERATED)); \
+	$(MAKE) --no-print-directory generate manifests docs; \
+	after=$$(git status --porcelain --untracked-files=all -- $(GENERATED); git diff -- $(GENERATED)); \
+	if [ "$$before" != "$$after" ]; then \
+		git status --short -- $(GENERATED); git --no-pager diff --stat -- $(GENERATED); \
+		echo "generated files were not current; commit what was just generated" >&2; exit 1; \
+	fi
+	go mod tidy -diff
+	@echo "generated files are current"
+
+##@ Test
+
+.PHONY: kubernetes
+kubernetes: ## Find, download or build etcd, kube-apiserver, kube-controller-manager and kubectl.
+	@hack/kubernetes/build.sh >/dev/null
+
+.PHONY: test
+test: kubernetes vet test-unit test-integration ## Run all tests.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane.
+	CGO_ENABLED=1 go test -race $(RACE_PACKAGES)
+	go test $(OTHER_PACKAGES)
+
+.PHONY: test-integration
+test-integration: kubernetes ## Run the tests against the real control plane.
+	go test -timeout 9m ./test/...
+
+.PHONY: controlplane-up
+controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.
+	go run ./hack/controlplane up --detach
+
+.PHONY: controlplane-down
+controlplane-down: ## Stop it.
+	go run ./hack/controlplane down
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/manager.
+	go build -o bin/manager ./cmd
+
+.PHONY: run
+run: ## Run the operator from here, against the cluster of the current kubeconfig.
+	go run ./cmd
+
+.PHONY: docker-build
+docker-build: ## Build the operator's image, IMG.
+	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: build-installer
+build-installer: manifests generate ## Write everything that an installation applies to dist/install.yaml.
+	@mkdir -p dist
+	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#' > dist/install.yaml
+
+##@ Deployment
+
+.PHONY: install
+install: manifests ## Apply the custom resource definitions alone.
+	$(KUBECTL) apply -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Delete the custom resource definitions, and with them every run.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: manifests ## Apply everything, with the operator's image IMG.
+	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#' | $(KUBECTL) apply -f -
+
+.PHONY: undeploy
+undeploy: ## Delete everything.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+##@ Tools
+
+.PHONY: tools
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the tools into bin/.
+
+$(CONTROLLER_GEN):
+	$(call go-install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
+
+$(GOLANGCI_LINT):
+	$(call go-install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+# $(1) is the program's name, $(2) its package and version. The version is part of the file's
+# name, so that another version is another target.
+define go-install
+	@echo "installing $(2)"
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+		GOBIN="$$dir" go install $(2) && mkdir -p $(LOCALBIN) && mv "$$dir/$(1)" $@
+endef
