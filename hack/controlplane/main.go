@@ -119,8 +119,11 @@ func upDetached(dir, install string) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }()
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = command.Wait()
+	}()
 	deadline := time.After(startLimit)
 	for {
 		if ready, ok := strings.CutPrefix(readLog(logName), "ready\n"); ok {

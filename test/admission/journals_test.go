@@ -174,9 +174,12 @@ var _ = Describe("Journals", func() {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space.name}}
 		Expect(admin.Delete(ctx, object)).To(Succeed())
 		Eventually(gone(ctx, journal)).WithTimeout(patience).Should(BeTrue())
-		Expect(operator.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
-		held.Finalizers = nil
-		Expect(operator.Update(ctx, held)).To(Succeed())
+		// The namespace controller writes too; a conflict is tried again.
+		Eventually(func(g Gomega) {
+			g.Expect(operator.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+			held.Finalizers = nil
+			g.Expect(operator.Update(ctx, held)).To(Succeed())
+		}).WithTimeout(patience).Should(Succeed())
 		Eventually(gone(ctx, object)).WithTimeout(patience).Should(BeTrue())
 	})
 
