@@ -111,7 +111,7 @@ from_envtest() {
   tool=$root/bin/setup-envtest
   if [[ ! -x $tool ]]; then
     GOBIN=$root/bin GOFLAGS='' timeout 60 \
-      go install "sigs.k8s.io/controller-runtime/tools/setup-envtest@release-$(sed -E 's/^v([0-9]+\.[0-9]+)\..*/\1/' <<<"$runtime")" \
+      go install "sigs.k8s.io/controller-runtime/tools/setup-envtest@$(cut -d. -f1,2 <<<"$runtime")" \
       >/dev/null 2>&1 || { say "setup-envtest can't be installed; building instead"; return 0; }
   fi
   if ! timeout 15 "$tool" list "$minor.x" ${PAWL_ENVTEST_INDEX:+--index "$PAWL_ENVTEST_INDEX"} >/dev/null 2>&1; then
@@ -160,7 +160,7 @@ build() { # PROGRAM
   local package part start=$SECONDS total
   package=$(package_of "$1")
   part=$out/$1.part.$$
-  say "$1: building $package (all four take about a quarter of an hour on two cores, once)"
+  say "$1: building $package (all four take 6 to 15 minutes on two cores, once)"
   total=$(cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go list -deps "$package" | wc -l)
   (cd "$here" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice -n 5 go build -v -p "${PAWL_BUILD_JOBS:-2}" \
     -buildvcs=false -ldflags "-s -w \
