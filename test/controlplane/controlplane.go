@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +47,8 @@ type ControlPlane struct {
 
 	temporary bool
 	plane     *envtest.ControlPlane
-	manager   *managerProcess
+	mutex     sync.Mutex // guards processes
+	processes []*Process
 	watchdog  *watchdog
 	logs      []*os.File
 
@@ -89,10 +91,11 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	if options.WithoutControllerManager {
 		return c, nil
 	}
-	if c.manager, err = c.startManager(options); err != nil {
+	manager, err := c.startManager(options)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.waitForServiceAccount(ctx, options.StartTimeout); err != nil {
+	if err := c.waitForServiceAccount(ctx, manager, options.StartTimeout); err != nil {
 		return nil, errors.Join(err, c.logTails(ControllerManager))
 	}
 	return c, nil
@@ -103,8 +106,11 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 func (c *ControlPlane) Stop() error {
 	c.stopOnce.Do(func() {
 		var errs []error
-		if c.manager != nil {
-			errs = append(errs, c.manager.stop())
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		// Last in, first out: the operator ends before the controller manager.
+		for _, process := range slices.Backward(c.processes) {
+			errs = append(errs, process.Stop())
 		}
 		if c.plane != nil {
 			errs = append(errs, c.plane.Stop())
@@ -136,8 +142,8 @@ func (c *ControlPlane) makeDirs(dir string) error {
 	}
 	c.dir = dir
 	for _, sub := range []string{"etcd", "certs", "logs", "pids", "wrappers", "kubeconfigs", "home"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return fmt.Errorf("making the work folder: %w", err)
+		if err := clearDir(filepath.Join(dir, sub)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -111,6 +111,19 @@ var _ = Describe("A control plane", Ordered, func() {
 		Eventually(pods).WithContext(ctx).WithTimeout(20 * time.Second).Should(Or(BeEmpty(), ContainSubstring("No resources")))
 	})
 
+	It("runs other programs beside it, and says how they ended", func() {
+		process, err := plane.StartProcess("example", exec.Command("sh", "-c", "echo said; exit 3"))
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(process.Exited()).Should(BeClosed())
+		Expect(process.Err()).To(MatchError("exit status 3"))
+		Expect(os.ReadFile(plane.LogFile("example"))).To(BeEquivalentTo("said\n"))
+
+		process, err = plane.StartProcess("example", exec.Command("sleep", "1000"))
+		Expect(err).NotTo(HaveOccurred())
+		process.Kill()
+		Expect(process.Err()).To(MatchError("signal: killed"))
+	})
+
 	It("ends its processes and removes its temporary folder", func() {
 		pids := []int{}
 		for _, component := range components {
@@ -119,6 +132,9 @@ var _ = Describe("A control plane", Ordered, func() {
 			Expect(alive(pid)).To(BeTrue())
 			pids = append(pids, pid)
 		}
+		process, err := plane.StartProcess("left", exec.Command("sleep", "1000"))
+		Expect(err).NotTo(HaveOccurred())
+		pids = append(pids, process.PID())
 		Expect(plane.Stop()).To(Succeed())
 		for _, pid := range pids {
 			Expect(alive(pid)).To(BeFalse())

@@ -47,7 +47,7 @@ func (c *ControlPlane) PID(component Component) (int, error) {
 	return pid, nil
 }
 
-// LogFile returns the path of a component's log.
+// LogFile returns the path of the log of a component, or of a program that StartProcess started.
 func (c *ControlPlane) LogFile(component Component) string {
 	return filepath.Join(c.dir, "logs", string(component)+".log")
 }
@@ -95,13 +95,79 @@ func (c *ControlPlane) logTails(components ...Component) error {
 	return errors.Join(errs...)
 }
 
-// managerProcess is the controller manager, which envtest does not know.
-type managerProcess struct {
+// Process is a program that runs beside the control plane: the controller manager, or what
+// StartProcess started.
+type Process struct {
+	name    string
 	command *exec.Cmd
 	exited  chan struct{}
+	err     error
 }
 
-func (c *ControlPlane) startManager(options Options) (*managerProcess, error) {
+// StartProcess starts a program, the operator say, that ends with the control plane: Stop
+// stops it first, and it does not outlive this process either. Output that the command does
+// not direct elsewhere is appended to the log of that name; see LogFile.
+func (c *ControlPlane) StartProcess(name string, command *exec.Cmd) (*Process, error) {
+	if command.Stdout == nil && command.Stderr == nil {
+		log, err := os.OpenFile(c.LogFile(Component(name)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("starting %s: %w", name, err)
+		}
+		defer func() { _ = log.Close() }()
+		command.Stdout, command.Stderr = log, log
+	}
+	// Its own process group: a Ctrl-C in the terminal is for the caller, which then stops it in order.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	process := &Process{name: name, command: command, exited: make(chan struct{})}
+	pidFile := c.pidFile(Component(fmt.Sprintf("%s.%d", name, process.PID())))
+	if err := os.WriteFile(pidFile, []byte(strconv.Itoa(process.PID())), 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", name, err), command.Process.Kill(), command.Wait())
+	}
+	go func() {
+		defer close(process.exited)
+		process.err = command.Wait()
+		// The number may soon be somebody else's, whom the watchdog must not hit.
+		_ = os.Remove(pidFile)
+	}()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.processes = append(c.processes, process)
+	return process, nil
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Err says how the process ended, as exec.Cmd.Wait does. It may be called once Exited is closed.
+func (p *Process) Err() error { return p.err }
+
+// Kill ends the process with SIGKILL, as a crash would, and waits for it.
+func (p *Process) Kill() {
+	// The error only says that it has already ended.
+	_ = p.command.Process.Kill()
+	<-p.exited
+}
+
+// Stop asks the process to end, with SIGTERM, and waits for it. It kills what has not ended
+// after a while, and says so.
+func (p *Process) Stop() error {
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(stopTimeout):
+		p.Kill()
+		return fmt.Errorf("stopping %s: it had to be killed after %s", p.name, stopTimeout)
+	}
+}
+
+func (c *ControlPlane) startManager(options Options) (*Process, error) {
 	kubeconfig, err := c.UserKubeconfig("system:kube-controller-manager")
 	if err != nil {
 		return nil, err
@@ -130,43 +196,15 @@ func (c *ControlPlane) startManager(options Options) (*managerProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := c.openLog(ControllerManager)
-	if err != nil {
-		return nil, err
-	}
 	command := exec.Command(path)
 	for name, value := range flags {
 		command.Args = append(command.Args, "--"+name+"="+value)
 	}
-	command.Stdout, command.Stderr = log, log
-	// Its own process group: a Ctrl-C in the terminal is for the caller, which then stops it in order.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", ControllerManager, err)
-	}
-	process := &managerProcess{command: command, exited: make(chan struct{})}
-	go func() {
-		defer close(process.exited)
-		_ = command.Wait()
-	}()
-	return process, nil
-}
-
-func (p *managerProcess) stop() error {
-	// The error only says that it has already ended.
-	_ = p.command.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.exited:
-		return nil
-	case <-time.After(stopTimeout):
-		_ = p.command.Process.Kill()
-		<-p.exited
-		return fmt.Errorf("stopping %s: it had to be killed after %s", ControllerManager, stopTimeout)
-	}
+	return c.StartProcess(string(ControllerManager), command)
 }
 
 // waitForServiceAccount waits for the first thing that only the controller manager does.
-func (c *ControlPlane) waitForServiceAccount(ctx context.Context, timeout time.Duration) error {
+func (c *ControlPlane) waitForServiceAccount(ctx context.Context, manager *Process, timeout time.Duration) error {
 	api, err := client.New(c.admin, client.Options{})
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", ControllerManager, err)
@@ -174,7 +212,7 @@ func (c *ControlPlane) waitForServiceAccount(ctx context.Context, timeout time.D
 	key := client.ObjectKey{Namespace: corev1.NamespaceDefault, Name: "default"}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		select {
-		case <-c.manager.exited:
+		case <-manager.exited:
 			return false, errors.New("it ended")
 		default:
 			return api.Get(ctx, key, &corev1.ServiceAccount{}) == nil, nil
