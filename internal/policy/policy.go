@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/expression"
+	"github.com/pawl-run/pawl/internal/strictjson"
+)
+
+// Policy is a compiled ToolPolicy. It never changes.
+type Policy struct {
+	name       string
+	digest     string
+	servers    []server
+	properties []entry
+	rules      []rule
+}
+
+// Name is the ToolPolicy's name.
+func (p *Policy) Name() string { return p.name }
+
+// Digest covers the whole spec.
+func (p *Policy) Digest() string { return p.digest }
+
+// server is one place that tools come from.
+type server struct {
+	spec v1alpha1.ToolServer
+	// tools that the policy itself declares, by full name. listed is false for
+	// servers that say themselves which tools they have.
+	tools  map[string]bool
+	listed bool
+}
+
+// entry is one element of spec.tools.
+type entry struct {
+	globs       []glob
+	conflictKey *expression.Program
+	resolved    Properties
+}
+
+// rule is one element of spec.rules.
+type rule struct {
+	name     string
+	digest   string
+	globs    []glob
+	when     *expression.Program
+	action   v1alpha1.Action
+	onDeny   v1alpha1.Consequence
+	approval Approval
+}
+
+// Tool is a tool whose definition is part of a policy.
+type Tool struct {
+	// Name is the full name.
+	Name        string
+	Description string
+	InputSchema json.RawMessage
+	Effect      v1alpha1.Effect
+	// Digest is ToolDigest of the above.
+	Digest string
+}
+
+// Tools lists the tools whose definitions are part of the policy, in its order.
+func (p *Policy) Tools() []Tool {
+	var tools []Tool
+	for _, s := range p.servers {
+		if s.spec.HTTP == nil {
+			continue
+		}
+		for _, t := range s.spec.HTTP.Tools {
+			name := fullName(s.spec.Name, t.Name)
+			tools = append(tools, Tool{
+				Name:        name,
+				Description: t.Description,
+				InputSchema: t.InputSchema.Raw,
+				Effect:      p.propertiesOf(name).resolved.Effect,
+				Digest:      ToolDigest(name, t.Description, t.InputSchema.Raw),
+			})
+		}
+	}
+	return tools
+}
+
+// ToolDigest names a tool's definition, so that a change is noticed. Spelling of the
+// schema that changes no value, such as white space, changes no digest either.
+func ToolDigest(fullName, description string, inputSchema []byte) string {
+	schema, err := strictjson.CanonicalBytes(inputSchema)
+	if err != nil {
+		schema = inputSchema // refused elsewhere; a digest is still a digest
+	}
+	return strictjson.Digest(strictjson.Canonical([]any{fullName, description, string(schema)}))
+}
+
+// digestOf names a part of a spec by its content.
+func digestOf(part any) (string, error) {
+	text, err := json.Marshal(part)
+	if err != nil {
+		return "", fmt.Errorf("marshalling: %w", err)
+	}
+	canonical, err := strictjson.CanonicalBytes(text)
+	if err != nil {
+		return "", fmt.Errorf("reading JSON: %w", err)
+	}
+	return strictjson.Digest(canonical), nil
+}
+
+func fullName(server, tool string) string { return server + "." + tool }
