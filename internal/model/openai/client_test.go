@@ -1,0 +1,275 @@
+package openai_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/test/models"
+)
+
+func startServer(t *testing.T, options models.Options) *models.Server {
+	t.Helper()
+	server, err := models.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+func key() (string, error) { return secret, nil }
+
+func question() model.Request {
+	return model.Request{Decision: 1, Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutputTokens: 100}
+}
+
+func TestDecide(t *testing.T) {
+	server := startServer(t, models.Options{Key: secret})
+	server.Enqueue(models.Answer{Body: models.Text("42").Body, Header: http.Header{"X-Request-Id": {"req_9"}}})
+	client := newClient(t, openai.Config{Endpoint: server.URL() + "/", Model: "m", APIKey: func() (string, error) { return secret + "\n", nil }})
+	got, err := client.Decide(t.Context(), question())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReply(t, got)
+	if got.Decision.Text != "42" || got.RequestID != "req_9" || !got.Usage.Reported {
+		t.Errorf("got %+v", got)
+	}
+	sent := server.Requests()[0]
+	want, err := client.Encode(question())
+	if err != nil || string(sent.Body) != string(want) {
+		t.Errorf("sent %s, Encode gives %s (%v)", sent.Body, want, err)
+	}
+	if sent.Header.Get("Content-Type") != "application/json" || sent.Header.Get("Idempotency-Key") != "" {
+		t.Errorf("headers %v", sent.Header)
+	}
+}
+
+func TestDecideWithoutKey(t *testing.T) {
+	server := startServer(t, models.Options{})
+	server.Enqueue(models.Text("42"))
+	if _, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question()); err != nil {
+		t.Fatal(err)
+	}
+	if header, ok := server.Requests()[0].Header["Authorization"]; ok {
+		t.Errorf("sent %v without a key", header)
+	}
+}
+
+func TestDecideBadKeys(t *testing.T) {
+	for name, key := range map[string]func() (string, error){
+		"an error":     func() (string, error) { return "", errors.New("secret " + secret) },
+		"empty":        func() (string, error) { return " \n", nil },
+		"two lines":    func() (string, error) { return secret + "\nx", nil },
+		"not of ASCII": func() (string, error) { return secret + "é", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, models.Options{})
+			_, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key}).Decide(t.Context(), question())
+			failure := asError(t, err)
+			if failure.Class != model.ClassUnauthorized || failure.Sent || len(server.Requests()) != 0 {
+				t.Errorf("got class %s, sent %v, %d requests", failure.Class, failure.Sent, len(server.Requests()))
+			}
+		})
+	}
+}
+
+// TestDecideFailures checks each failure on a real connection, and that one failure is
+// one request.
+func TestDecideFailures(t *testing.T) {
+	tests := map[string]struct {
+		answer     models.Answer
+		wantClass  model.Class
+		wantStatus int
+		wantWait   time.Duration
+	}{
+		"throttled":            {answer: models.Throttled(3 * time.Second), wantClass: model.ClassThrottled, wantStatus: 429, wantWait: 3 * time.Second},
+		"a server error":       {answer: models.ServerError(500), wantClass: model.ClassTransient, wantStatus: 500},
+		"a bad gateway":        {answer: models.ServerError(502), wantClass: model.ClassTransient, wantStatus: 502},
+		"a bad request":        {answer: models.Refuse(400, "invalid_value", "no"), wantClass: model.ClassRequest, wantStatus: 400},
+		"cut before an answer": {answer: models.Cut(), wantClass: model.ClassTransient},
+		"cut in the answer":    {answer: models.Answer{Body: models.Text("42").Body, CutAfter: 20}, wantClass: model.ClassTransient, wantStatus: 200},
+		"no answer":            {answer: models.Hang(), wantClass: model.ClassTransient},
+		"an answer that drips": {answer: models.Answer{Body: models.Text("42").Body, Pause: 50 * time.Millisecond}, wantClass: model.ClassTransient, wantStatus: 200},
+		"a redirect":           {answer: models.Answer{Status: 307, Header: http.Header{"Location": {"/v1/chat/completions"}}}, wantClass: model.ClassRequest, wantStatus: 307},
+		"a redirect to where":  {answer: models.Answer{Status: 302, Header: http.Header{"Location": {"http://%zz"}}}, wantClass: model.ClassRequest, wantStatus: 302},
+		"a key that is quoted": {answer: models.Refuse(401, secret, "Incorrect key "+secret), wantClass: model.ClassUnauthorized, wantStatus: 401},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, models.Options{})
+			server.Enqueue(test.answer, models.Text("a second request"))
+			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: 300 * time.Millisecond})
+			_, err := client.Decide(t.Context(), question())
+			failure := asError(t, err)
+			if failure.Class != test.wantClass || failure.Status != test.wantStatus || failure.RetryAfter != test.wantWait || !failure.Sent {
+				t.Errorf("got %+v", failure)
+			}
+			if n := len(server.Requests()); n != 1 {
+				t.Errorf("%d requests were sent", n)
+			}
+		})
+	}
+}
+
+func TestDecideGarbage(t *testing.T) {
+	for name, body := range models.Garbage() {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, models.Options{})
+			server.Enqueue(models.Raw(body))
+			got, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkReply(t, got)
+			if got.Decision.Kind != model.KindInvalid {
+				t.Errorf("got %+v", got.Decision)
+			}
+		})
+	}
+}
+
+func TestDecideReplyTooLarge(t *testing.T) {
+	server := startServer(t, models.Options{})
+	large := models.Text(strings.Repeat("a", 5000))
+	server.Enqueue(large, large)
+	got, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", MaxReplyBytes: 4000}).Decide(t.Context(), question())
+	if err != nil || got.Decision.Code != model.CodeMalformed {
+		t.Errorf("got %+v, %v", got.Decision, err)
+	}
+	got, err = newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+	if err != nil || got.Decision.Kind != model.KindFinal {
+		t.Errorf("got %+v, %v", got.Decision, err)
+	}
+}
+
+func TestDecideNotSent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := "http://" + listener.Addr().String()
+	_ = listener.Close()
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	for name, endpoint := range map[string]string{
+		"refused":                   refusing,
+		"an untrusted certificate":  untrusted.URL,
+		"no such host":              "http://pawl.invalid",
+		"TLS that is not spoken":    strings.Replace(startServer(t, models.Options{}).URL(), "http:", "https:", 1),
+		"a port that can't be used": "http://127.0.0.1:1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newClient(t, openai.Config{Endpoint: endpoint, Model: "m"}).Decide(t.Context(), question())
+			failure := asError(t, err)
+			if failure.Class != model.ClassTransient || failure.Sent || failure.Status != 0 {
+				t.Errorf("got %+v", failure)
+			}
+		})
+	}
+}
+
+func TestDecideCanceled(t *testing.T) {
+	server := startServer(t, models.Options{})
+	server.Enqueue(models.Hang())
+	client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := client.Decide(ended, question())
+	if failure := asError(t, err); failure.Class != model.ClassCanceled || failure.Sent {
+		t.Errorf("ended before: got %+v", failure)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = client.Decide(ctx, question())
+	if failure := asError(t, err); failure.Class != model.ClassCanceled || !failure.Sent {
+		t.Errorf("ended while waiting: got %+v", failure)
+	}
+}
+
+// TestDecideOnAKeptConnection checks the case in which Go's transport would send a
+// request again by itself: a kept connection that breaks.
+func TestDecideOnAKeptConnection(t *testing.T) {
+	server := startServer(t, models.Options{})
+	server.Enqueue(models.Text("first"), models.Cut(), models.Text("a second request"))
+	client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+	if _, err := client.Decide(t.Context(), question()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Decide(t.Context(), question())
+	if failure := asError(t, err); failure.Class != model.ClassTransient || !failure.Sent {
+		t.Errorf("got %+v", failure)
+	}
+	if n := len(server.Requests()); n != 2 {
+		t.Errorf("%d requests were sent, want 2", n)
+	}
+}
+
+func TestDecideTrustsTheBundle(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		_, _ = w.Write(models.Text("42").Body)
+	}))
+	defer server.Close()
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if _, err := x509.ParseCertificate(server.Certificate().Raw); err != nil {
+		t.Fatal(err)
+	}
+	got, err := newClient(t, openai.Config{Endpoint: server.URL, Model: "m", CABundle: bundle}).Decide(t.Context(), question())
+	if err != nil || got.Decision.Text != "42" || requests.Load() != 1 {
+		t.Errorf("got %+v, %v after %d requests", got.Decision, err, requests.Load())
+	}
+}
+
+// broken is a transport that runs no hooks, so that nothing is known about sending.
+type broken struct{}
+
+func (broken) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("broken " + secret)
+}
+
+func TestDecideInjectedTransport(t *testing.T) {
+	_, err := newClient(t, openai.Config{Model: "m", APIKey: key, Transport: broken{}}).Decide(t.Context(), question())
+	if failure := asError(t, err); failure.Class != model.ClassTransient || !failure.Sent {
+		t.Errorf("got %+v", failure)
+	}
+}
+
+// unreplayable checks the request that a transport is given.
+type unreplayable struct{ t *testing.T }
+
+func (u unreplayable) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.GetBody != nil {
+		u.t.Error("the request can be sent again")
+	}
+	if r.URL.String() != "https://api.openai.com/v1/chat/completions" {
+		u.t.Errorf("the default endpoint is %s", r.URL)
+	}
+	recorder := httptest.NewRecorder()
+	_, _ = recorder.Write(models.Text("42").Body)
+	return recorder.Result(), nil
+}
+
+func TestDecideIsUnreplayable(t *testing.T) {
+	if _, err := newClient(t, openai.Config{Model: "m", Transport: unreplayable{t}}).Decide(t.Context(), question()); err != nil {
+		t.Fatal(err)
+	}
+}

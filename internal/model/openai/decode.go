@@ -1,0 +1,237 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pawl-run/pawl/internal/model"
+)
+
+const (
+	// maxCalls bounds the calls of one reply.
+	maxCalls = 64
+	// maxStopReasonBytes bounds what is kept of a word that the provider chose.
+	maxStopReasonBytes = 64
+)
+
+// Stop reasons of the wire.
+const (
+	stopEnd           = "stop"
+	stopLength        = "length"
+	stopCalls         = "tool_calls"
+	stopContentFilter = "content_filter"
+	stopFunctionCall  = "function_call"
+)
+
+// Decode normalises the body of a successful response. It is total: whatever the
+// bytes are, the result is a reply, and calls are in it only if the reply as a whole
+// makes sense. Raw is set for answers and calls only, so that the calls of a refused
+// or broken reply can't come back through the conversation.
+func Decode(body []byte) model.Reply {
+	return decode(body, nil)
+}
+
+// decode is Decode in a conversation that already has the used call ids.
+func decode(body []byte, used map[string]bool) model.Reply {
+	if !utf8.Valid(body) {
+		return malformed("it is not UTF-8 text")
+	}
+	// Valid first: it bounds the nesting, and the readers below look at parts only.
+	if !json.Valid(body) {
+		return malformed("it is not one JSON document")
+	}
+	top, err := parseObject(body)
+	if err != nil {
+		return malformed(err.Error())
+	}
+	reply := model.Reply{Usage: readUsage(top.get("usage"))}
+	if id, ok := top.text("id"); ok {
+		reply.RequestID = supportID(id)
+	}
+	choice, problem := firstChoice(top)
+	if problem != "" {
+		reply.Decision = invalid(model.CodeMalformed, problem)
+		return reply
+	}
+	reply.StopReason = bounded(choice.stop, maxStopReasonBytes)
+	reply.Decision = choice.decide(used)
+	switch reply.Decision.Kind {
+	case model.KindFinal, model.KindCalls:
+		reply.Raw = echoMessage(choice.raw, choice.message, choice.calls)
+		if reply.Usage.OutputTokens == 0 {
+			// Nothing costs nothing; a reply did.
+			reply.Usage = model.Usage{}
+		}
+	}
+	return reply
+}
+
+// choice is the first choice of a reply, read as far as it can be. What is wrong with
+// a part is kept beside it, because it may not matter: the calls of a reply that was
+// cut off are of no interest.
+type choice struct {
+	stop    string
+	raw     json.RawMessage
+	message object
+	content content
+	calls   []proposal
+	problem string
+}
+
+// firstChoice finds the message. A reply that holds several choices was not asked
+// for; the first is as good as any.
+func firstChoice(top object) (choice, string) {
+	value := top.get("choices")
+	if value == nil {
+		return choice{}, "it has no choices"
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(value, &list) != nil {
+		return choice{}, "choices is not a list"
+	}
+	if len(list) == 0 {
+		return choice{}, "choices is empty"
+	}
+	first, err := parseObject(list[0])
+	if err != nil {
+		return choice{}, "its choice: " + err.Error()
+	}
+	stop, ok := first.text("finish_reason")
+	if !ok {
+		return choice{}, "finish_reason is not a string"
+	}
+	raw := first.get("message")
+	if raw == nil {
+		return choice{}, "its choice has no message"
+	}
+	message, err := parseObject(raw)
+	if err != nil {
+		return choice{}, "its message: " + err.Error()
+	}
+	c := choice{stop: stop, raw: raw, message: message}
+	c.read()
+	return c, ""
+}
+
+// read fills in content and calls, and keeps the first problem.
+func (c *choice) read() {
+	if role, ok := c.message.text("role"); !ok || (role != "" && role != string(model.RoleAssistant)) {
+		c.problem = "its message does not come from the assistant"
+	}
+	note := func(problem string) {
+		if c.problem == "" {
+			c.problem = problem
+		}
+	}
+	var problem string
+	c.content, problem = readContent(c.message)
+	note(problem)
+	c.calls, problem = readCalls(c.message.get("tool_calls"))
+	note(problem)
+	if c.message.get("function_call") != nil {
+		// The calling convention before tools. Nobody was offered it, and a call in
+		// it has no id that a result could be given to.
+		note("it uses function_call: propose calls through tool_calls")
+	}
+}
+
+// decide turns the choice into a decision. Refusals and cut replies come first, for
+// nothing else in them counts; then calls decide, since servers disagree about the
+// stop reason that goes with them.
+func (c *choice) decide(used map[string]bool) model.Decision {
+	switch {
+	case c.content.refusal != "":
+		return model.Decision{Kind: model.KindRefused, Text: c.content.refusal}
+	case c.stop == stopContentFilter:
+		return model.Decision{Kind: model.KindRefused, Text: c.content.text}
+	case c.stop == stopLength:
+		return cutOff(c.content.text)
+	case !known(c.stop):
+		d := invalid(model.CodeUnknownStop, "the reply ended for an unknown reason, so it can't be taken as complete: answer again")
+		d.Text = c.content.text
+		return d
+	case c.problem != "":
+		return invalid(model.CodeMalformed, c.problem)
+	case len(c.calls) > 0:
+		return c.decideCalls(used)
+	case c.stop == stopCalls || c.stop == stopFunctionCall:
+		d := invalid(model.CodeEmpty, "the reply announced tool calls and held none: propose them through tool_calls, or give the answer")
+		d.Text = c.content.text
+		return d
+	case strings.TrimSpace(c.content.text) == "":
+		return invalid(model.CodeEmpty, "the reply was empty: give an answer, or propose a tool call")
+	default:
+		return model.Decision{Kind: model.KindFinal, Text: c.content.text}
+	}
+}
+
+func (c *choice) decideCalls(used map[string]bool) model.Decision {
+	if assignIDs(c.calls, used) {
+		return invalid(model.CodeDuplicateIDs, "two calls of the reply had the same id, so nothing ran: propose each call once, with an id of its own")
+	}
+	calls := make([]model.Call, 0, len(c.calls))
+	for _, p := range c.calls {
+		if c.stop == "" && !isObject([]byte(p.Arguments)) {
+			return cutOff(c.content.text)
+		}
+		calls = append(calls, p.Call)
+	}
+	return model.Decision{Kind: model.KindCalls, Text: c.content.text, Calls: calls}
+}
+
+// known reports whether a reply with this stop reason may be complete. Some servers
+// leave it out: the document is whole then, and calls are taken only if their
+// arguments are, too.
+func known(stop string) bool {
+	switch stop {
+	case stopEnd, stopCalls, stopFunctionCall, "":
+		return true
+	default:
+		return false
+	}
+}
+
+func cutOff(text string) model.Decision {
+	d := invalid(model.CodeCutOff, "the reply hit the output limit and was cut off, so nothing of it ran: answer more briefly, or with fewer calls at a time")
+	d.Text = text
+	return d
+}
+
+func invalid(code, problem string) model.Decision {
+	if code == model.CodeMalformed {
+		problem = "the reply could not be read (" + problem + "), so nothing of it ran: answer again"
+	}
+	return model.Decision{Kind: model.KindInvalid, Code: code, Problem: problem}
+}
+
+func malformed(problem string) model.Reply {
+	return model.Reply{Decision: invalid(model.CodeMalformed, problem)}
+}
+
+// bounded cuts text to at most limit bytes, at a character.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// supportID keeps an id that a support case can name, and drops one that holds
+// anything but the characters of ids.
+func supportID(id string) string {
+	const maxBytes = 128
+	if len(id) > maxBytes {
+		return ""
+	}
+	for _, r := range id {
+		if r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.:/", r)) {
+			return ""
+		}
+	}
+	return id
+}

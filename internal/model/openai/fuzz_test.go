@@ -1,0 +1,122 @@
+package openai_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/test/models"
+)
+
+func seeds(f *testing.F) {
+	for _, body := range models.Garbage() {
+		f.Add(body)
+	}
+	for _, message := range []string{
+		`{"role":"assistant","content":"42"}`,
+		`{"role":"assistant","content":[{"type":"text","text":"42"}],"refusal":null}`,
+		`{"role":"assistant","content":null,"refusal":"No."}`,
+		withCalls(callA, callB),
+		withCalls(callA, callA),
+		withCalls(`{"id":"","function":{"name":"a.b","arguments":{"x":[1,2]}}}`),
+		withCalls(`{"id":7,"type":null,"function":{"name":"lookup","arguments":"{"}}`),
+	} {
+		for _, stop := range []string{"", `"stop"`, `"tool_calls"`, `"length"`, `"content_filter"`, `"tired"`} {
+			f.Add([]byte(reply(message, stop)))
+		}
+	}
+	f.Add([]byte(`{"error":{"code":429,"message":"busy","metadata":{"raw":"{\"error\":{\"code\":\"slow_down\"}}"}}}`))
+	f.Add([]byte(`{"detail":"This model's maximum context length is 10"}`))
+}
+
+// FuzzDecode checks that no body makes the decoder panic, and what holds for every
+// reply: closed kinds, calls only from a valid reply, an echo that is always valid.
+func FuzzDecode(f *testing.F) {
+	seeds(f)
+	client, err := openai.New(openai.Config{Model: "m"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := openai.Decode(body)
+		checkReply(t, got)
+		if diff := cmp.Diff(got, openai.Decode(body)); diff != "" {
+			t.Errorf("the same body was read in two ways:\n%s", diff)
+		}
+		if got.Decision.Kind != model.KindCalls {
+			return
+		}
+		if _, err := client.Encode(next(got)); err != nil {
+			t.Errorf("the reply can't be continued: %v", err)
+		}
+	})
+}
+
+// FuzzInterpret checks that no error body makes the classification panic, and that
+// the provider's words stay inside.
+func FuzzInterpret(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, status := range []int{200, 302, 400, 403, 429, 503} {
+			reply, failure := openai.Interpret(openai.Response{
+				Status: status, Body: body, ReceivedAt: time.Unix(1790000000, 0),
+				Header: http.Header{"Retry-After": {string(body)}, "X-Ratelimit-Reset-Tokens": {string(body)}},
+			}, model.Request{})
+			if failure == nil {
+				checkReply(t, reply)
+				continue
+			}
+			checkError(t, failure)
+		}
+	})
+}
+
+// next continues a conversation with the result of each call.
+func next(reply model.Reply) model.Request {
+	messages := []model.Message{
+		{Role: model.RoleUser, Text: "Go."},
+		{Role: model.RoleAssistant, Text: reply.Decision.Text, Calls: reply.Decision.Calls, Raw: reply.Raw},
+	}
+	for _, c := range reply.Decision.Calls {
+		messages = append(messages, model.Message{Role: model.RoleTool, CallID: c.ID, Text: "ok"})
+	}
+	return model.Request{Decision: 2, Messages: messages, MaxOutputTokens: 100}
+}
+
+// TestRepairedEchoIsAccepted sends each repaired echo to a server that refuses what
+// the vendor refuses.
+func TestRepairedEchoIsAccepted(t *testing.T) {
+	for name, message := range map[string]string{
+		"empty ids":              withCalls(`{"id":"","type":"function","function":{"name":"lookup","arguments":"{}"}}`, `{"id":"","type":"function","function":{"name":"lookup","arguments":"{}"}}`),
+		"arguments as an object": withCalls(`{"id":"a","type":"function","function":{"name":"lookup","arguments":{"key":"a"}}}`),
+		"broken arguments":       withCalls(`{"id":"a","type":"function","function":{"name":"lookup","arguments":"{\"key"}}`),
+		"an invented name":       withCalls(`{"id":"a","type":"function","function":{"name":"functions.lookup now","arguments":"{}"}}`),
+		"an empty list of calls": `{"role":"assistant","content":"42","tool_calls":[]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, models.Options{})
+			server.Enqueue(models.Raw([]byte(reply(message, `"stop"`))), models.Text("done"))
+			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+			request := model.Request{Decision: 1, Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutputTokens: 100}
+			first, err := client.Decide(context.Background(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			continued := next(first)
+			if first.Decision.Kind == model.KindFinal {
+				continued.Messages = append(continued.Messages, model.Message{Role: model.RoleUser, Text: "Again."})
+			}
+			if _, err := client.Decide(context.Background(), continued); err != nil {
+				t.Fatal(err)
+			}
+			if refusals := server.Refusals(); len(refusals) > 0 {
+				t.Errorf("refused: %v", refusals)
+			}
+		})
+	}
+}
