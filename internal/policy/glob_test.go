@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -88,8 +89,8 @@ func FuzzGlob(f *testing.F) {
 	f.Add("crm.*", "crm.get")
 	f.Add("*a*b*", "xaxbx")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if strings.ToValidUTF8(pattern+name, "") != pattern+name {
-			t.Skip("a regular expression sees U+FFFD there")
+		if !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+			t.Skip("regular expressions want UTF-8")
 		}
 		if got, want := newGlob(pattern).matches(name), matchesByRegexp(pattern, name); got != want {
 			t.Fatalf("%q matches %q = %v, want %v", pattern, name, got, want)
