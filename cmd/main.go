@@ -1,0 +1,187 @@
+// Command manager is the Pawl operator.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/agentrun"
+	modelcontroller "github.com/pawl-run/pawl/internal/controller/model"
+	"github.com/pawl-run/pawl/internal/controller/toolpolicy"
+	"github.com/pawl-run/pawl/internal/journal/store"
+)
+
+// leaseName is the Lease under which one replica at a time is active.
+const leaseName = "pawl-controller-manager"
+
+type options struct {
+	metricsAddress, probeAddress string
+	secureMetrics, leaderElect   bool
+	workerName, namespace        string
+	leaseDuration                time.Duration
+	maxConcurrentTurns, workers  int
+	journalRefusalTimeout        time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 switches it off.")
+	flag.BoolVar(&o.secureMetrics, "metrics-secure", true, "Serve metrics over HTTPS to those whom the API server authorizes.")
+	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 switches them off.")
+	flag.BoolVar(&o.leaderElect, "leader-elect", true, "Be active only while holding the Lease "+leaseName+".")
+	flag.StringVar(&o.workerName, "worker-name", workerName(), "Name of this process, unique among replicas. Default: POD_NAME, then the host name.")
+	flag.StringVar(&o.namespace, "namespace", namespace(), "Namespace of the Lease. Default: POD_NAMESPACE, then pawl-system.")
+	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second, "How long a replica that stopped renewing is waited for; at least 2s.")
+	flag.IntVar(&o.maxConcurrentTurns, "max-concurrent-turns", 500, "How many model requests this process has under way at once; the others wait.")
+	flag.IntVar(&o.workers, "workers", 8, "How many runs are reconciled at the same time. Waiting for models and tools takes none.")
+	flag.DurationVar(&o.journalRefusalTimeout, "journal-refusal-timeout", 10*time.Minute, "How long the API server may refuse a run's journal before the run ends as CheckpointFailed.")
+	logging := zap.Options{}
+	logging.BindFlags(flag.CommandLine)
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+
+	if err := start(ctrl.SetupSignalHandler(), o); err != nil {
+		ctrl.Log.Error(err, "Stopped")
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, o options) error {
+	if o.leaseDuration < 2*time.Second {
+		return errors.New("--lease-duration must be at least 2s")
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	managerOptions, err := o.manager(config, scheme)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, managerOptions)
+	if err != nil {
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	if err := register(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// manager holds its Lease under the worker's name, so that a process which was killed
+// and started again goes on at once instead of waiting for itself.
+func (o options) manager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Options, error) {
+	renew := o.leaseDuration * 2 / 3
+	retry := o.leaseDuration / 7
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.namespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: o.workerName}, config, renew)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("building the lease lock: %w", err)
+	}
+	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.secureMetrics}
+	if o.secureMetrics {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return ctrl.Options{
+		Scheme:                              scheme,
+		Metrics:                             metrics,
+		HealthProbeBindAddress:              o.probeAddress,
+		LeaderElection:                      o.leaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &o.leaseDuration,
+		RenewDeadline:                       &renew,
+		RetryPeriod:                         &retry,
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Journals and Secrets are read live and by name; the operator may list neither.
+			DisableFor: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}},
+		}},
+	}, nil
+}
+
+// register builds the controllers with everything they depend on.
+func register(ctx context.Context, mgr ctrl.Manager, o options) error {
+	incarnation := randomHex(4)
+	worker := o.workerName + "-" + incarnation
+	reconciler := agentrun.New(agentrun.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
+		Recorder: mgr.GetEventRecorder("pawl"),
+		Clock:    clock.RealClock{}, Executor: agentrun.Goroutines{}, Worker: worker,
+		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout,
+		Clients: agentrun.Clients{Reader: mgr.GetClient()},
+	})
+	if err := reconciler.SetupWithManager(ctx, mgr, o.workers); err != nil {
+		return fmt.Errorf("registering the AgentRun controller: %w", err)
+	}
+	if err := (&toolpolicy.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("registering the ToolPolicy controller: %w", err)
+	}
+	if err := (&modelcontroller.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("registering the Model controller: %w", err)
+	}
+	return nil
+}
+
+// nonces never repeat: the incarnation is random and the count only grows.
+func nonces(incarnation string) func() string {
+	random := randomHex(8)
+	var count atomic.Int64
+	return func() string { return fmt.Sprintf("%s-%s-%d", incarnation, random, count.Add(1)) }
+}
+
+func randomHex(n int) string {
+	bytes := make([]byte, n)
+	// Read never fails on a platform that Go supports; it would end the process.
+	_, _ = rand.Read(bytes)
+	return hex.EncodeToString(bytes)
+}
+
+func workerName() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "pawl"
+	}
+	return name
+}
+
+func namespace() string {
+	if name := os.Getenv("POD_NAMESPACE"); name != "" {
+		return name
+	}
+	return "pawl-system"
+}

@@ -1,0 +1,170 @@
+package agentrun
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// recordLanded turns what has ended outside into events.
+func (r *Reconciler) recordLanded(object *v1alpha1.AgentRun, s *session, rules rules) error {
+	for _, landed := range r.flights.landed(s.uid) {
+		if entry, wanted := r.interpret(object, s, rules, landed); wanted {
+			if err := r.add(s, entry); err != nil {
+				return err
+			}
+		}
+		s.settled = append(s.settled, landed)
+	}
+	return nil
+}
+
+func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rules, landed *flight) (run.Entry, bool) {
+	state := s.draft.State
+	facts := r.facts(object, s, rules)
+	switch {
+	case landed.configuration != nil:
+		s.configuration = landed.configuration
+		return run.Entry{}, false
+	case landed.call != "":
+		if state.Finished != nil {
+			return run.Entry{}, false
+		}
+		return run.RecordOutcome(facts, landed.call, landed.attempt, landed.outcome, landed.duration)
+	case landed.asked == nil || !state.DecisionDue() || int(state.Turns)+1 != landed.asked.Request.Decision:
+		return run.Entry{}, false
+	}
+	asked := *landed.asked
+	asked.Duration = landed.duration
+	if landed.failure != nil {
+		return run.RecordFailure(facts, asked, landed.failure), true
+	}
+	return run.RecordReply(facts, asked, landed.reply), true
+}
+
+// fullRetry is how long a run waits for a free place in this process.
+const fullRetry = 250 * time.Millisecond
+
+// ask puts a request to the model in the air, or changes the step to one that waits.
+func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
+	if r.limit > 0 && r.flights.requests() >= r.limit {
+		*step = run.Step{Kind: run.Await, Waiting: string(v1alpha1.ReasonRunning), Until: r.clock.Now().Add(fullRetry)}
+		return true, r.flush(ctx, object, s)
+	}
+	frozen := s.draft.State.Run.Model
+	decider, problem, err := r.clients.Model(ctx, object.Namespace, frozen)
+	if err != nil {
+		return false, err
+	}
+	if problem != "" {
+		*step = run.Step{Kind: run.Rest, Waiting: string(v1alpha1.ReasonConfigurationNotReady), Message: problem}
+		return true, r.letGo(ctx, object, s, step.Waiting)
+	}
+	if err := r.claim(s); err != nil {
+		return false, err
+	}
+	if err := r.flush(ctx, object, s); err != nil {
+		return false, err
+	}
+	timeout := time.Duration(frozen.RequestTimeoutSeconds) * time.Second
+	request := step.Request
+	entry := &flight{asked: &run.Asked{Request: request, Clipped: step.Clipped}}
+	r.flights.start(s.uid, client.ObjectKeyFromObject(object), entry, timeout, func(ctx context.Context, landed *flight) {
+		reply, err := decider.Decide(ctx, request)
+		landed.reply, landed.failure = reply, asModelError(err)
+	})
+	return false, nil
+}
+
+// asModelError keeps the promise of model.Client, that every error is of its kind, from
+// becoming a crash when an adapter breaks it.
+func asModelError(err error) *model.Error {
+	if err == nil {
+		return nil
+	}
+	if failure, ok := err.(*model.Error); ok { //nolint:errorlint // adapters return it unwrapped
+		return failure
+	}
+	return &model.Error{Class: model.ClassTransient, Sent: true, Detail: "the adapter returned an error without a class"}
+}
+
+// send commits what announces the calls, then puts them in the air. The commit is the
+// right to send: without its acknowledgement nothing leaves.
+func (r *Reconciler) send(ctx context.Context, object *v1alpha1.AgentRun, s *session, calls []run.Sending) error {
+	if err := r.flush(ctx, object, s); err != nil {
+		return err
+	}
+	for _, sending := range calls {
+		r.dispatch(object, s, sending)
+	}
+	return nil
+}
+
+func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run.Sending) {
+	call := sending.Call
+	request := tool.Call{
+		Arguments: run.ArgumentBytes(call.Arguments), ID: call.ID, EffectKey: call.EffectKey,
+		Attempt: sending.Attempt, Epoch: s.draft.State.Epoch,
+		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent,
+		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
+		MaxResultBytes: call.MaxResultBytes,
+	}
+	entry := &flight{call: call.ID, attempt: sending.Attempt, effectful: call.Effect != journal.ReadOnly}
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	policies := policyNames(object)
+	r.flights.start(s.uid, key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
+		server, name, err := r.clients.Tool(ctx, object.Namespace, policies, call.Tool)
+		if err != nil {
+			landed.outcome = tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: true,
+				Message: "the tool could not be set up: " + err.Error()}
+			return
+		}
+		request.Tool = name
+		landed.outcome = server.Call(ctx, request)
+	})
+}
+
+func policyNames(object *v1alpha1.AgentRun) []string {
+	names := make([]string, 0, len(object.Spec.ToolPolicyRefs))
+	for _, ref := range object.Spec.ToolPolicyRefs {
+		names = append(names, ref.Name)
+	}
+	return names
+}
+
+// letGo releases the run in the same write as what it waits for.
+func (r *Reconciler) letGo(ctx context.Context, object *v1alpha1.AgentRun, s *session, waiting string) error {
+	if state := s.draft.State; state.Owner == r.worker && state.Finished == nil {
+		if err := r.add(s, run.Entry{Payload: journal.Released{Worker: r.worker, Waiting: waiting}}); err != nil {
+			return fmt.Errorf("releasing: %w", err)
+		}
+	}
+	return r.flush(ctx, object, s)
+}
+
+// markLowWater writes how far the journal has come before the run's first call that
+// may have an effect, so that a journal which vanishes later can't be taken for one
+// that never began.
+func (r *Reconciler) markLowWater(ctx context.Context, object *v1alpha1.AgentRun, s *session, step run.Step) error {
+	if object.Status.Journal != nil {
+		return nil
+	}
+	for _, sending := range step.Calls {
+		if sending.Call.Effect != journal.ReadOnly {
+			if err := r.flush(ctx, object, s); err != nil {
+				return err
+			}
+			return r.show(ctx, object, s, run.Step{Waiting: string(v1alpha1.ReasonRunning)})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/scripted"
+	"github.com/pawl-run/pawl/internal/tool"
+	httptool "github.com/pawl-run/pawl/internal/tool/http"
+	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
+)
+
+// secretTimeout bounds one read of a Secret on behalf of a request under way.
+const secretTimeout = 10 * time.Second
+
+// Clients builds what talks to models and tools. Secrets and CA bundles are read by
+// name each time they are used, so that a rotated one takes effect.
+type Clients struct {
+	// Reader reads Models and ToolPolicies, and ConfigMaps and Secrets live.
+	Reader client.Reader
+}
+
+// missingError says what has to exist before a request can be made.
+type missingError struct{ text string }
+
+func (e *missingError) Error() string { return e.text }
+
+// Model builds the client of a run's model: what is frozen comes from the journal, the
+// script, credentials and certificates from the live objects. A problem is something
+// that may heal.
+func (c Clients) Model(ctx context.Context, namespace string, frozen journal.Model) (decider model.Client, problem string, err error) {
+	live := &v1alpha1.Model{}
+	err = c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: frozen.Name}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Sprintf("Model %s does not exist", frozen.Name), nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading Model %s: %w", frozen.Name, err)
+	}
+	if string(live.Spec.Provider) != frozen.Provider {
+		return nil, fmt.Sprintf("Model %s has another provider than when the run started: restore %s", frozen.Name, frozen.Provider), nil
+	}
+	if live.Spec.Provider == v1alpha1.ProviderScripted {
+		decider, err = scripted.New(scriptOf(live.Spec.Script))
+	} else {
+		decider, err = c.openAI(ctx, namespace, frozen, live)
+	}
+	var missing *missingError
+	if errors.As(err, &missing) {
+		return nil, missing.text, nil
+	}
+	if err != nil {
+		return nil, fmt.Sprintf("Model %s can't be used: %s", frozen.Name, oneLine(err)), nil
+	}
+	return decider, "", nil
+}
+
+func (c Clients) openAI(ctx context.Context, namespace string, frozen journal.Model, live *v1alpha1.Model) (model.Client, error) {
+	config := openai.Config{
+		Endpoint: frozen.Endpoint, Model: frozen.Model, Parameters: frozen.Parameters,
+		Timeout: time.Duration(frozen.RequestTimeoutSeconds) * time.Second,
+	}
+	if ref := live.Spec.CredentialsSecretRef; ref != nil {
+		if _, err := c.secret(ctx, namespace, *ref); err != nil {
+			return nil, err
+		}
+		config.APIKey = func() (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
+			defer cancel()
+			return c.secret(ctx, namespace, *ref)
+		}
+	}
+	var err error
+	if config.CABundle, err = c.caBundle(ctx, namespace, live.Spec.CABundleConfigMapRef); err != nil {
+		return nil, err
+	}
+	return openai.New(config)
+}
+
+// Tool builds the server that has the tool, as the run's policies declare it now.
+func (c Clients) Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error) {
+	wanted, name := splitTool(fullName)
+	for _, policyName := range policies {
+		live := &v1alpha1.ToolPolicy{}
+		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policyName}, live); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return nil, "", fmt.Errorf("reading ToolPolicy %s: %w", policyName, err)
+		}
+		for _, declared := range live.Spec.Servers {
+			if declared.Name == wanted {
+				server, err := c.server(ctx, namespace, declared)
+				return server, name, err
+			}
+		}
+	}
+	return nil, "", fmt.Errorf("no policy of the run declares server %s any more", wanted)
+}
+
+// server builds the adapter of one declared server.
+func (c Clients) server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
+	if declared.MCP != nil {
+		bundle, err := c.caBundle(ctx, namespace, declared.MCP.CABundleConfigMapRef)
+		if err != nil {
+			return nil, err
+		}
+		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Headers: c.headers(namespace, declared.MCP.HeadersFrom), CABundle: bundle})
+	}
+	bundle, err := c.caBundle(ctx, namespace, declared.HTTP.CABundleConfigMapRef)
+	if err != nil {
+		return nil, err
+	}
+	var tools []tool.Definition
+	for _, t := range declared.HTTP.Tools {
+		tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
+	}
+	return httptool.New(httptool.Options{URL: declared.HTTP.URL, Tools: tools, Headers: c.headers(namespace, declared.HTTP.HeadersFrom), CABundle: bundle})
+}
+
+// headers reads the Secrets behind a server's headers each time it is asked.
+func (c Clients) headers(namespace string, from []v1alpha1.HeaderFromSecret) func() (http.Header, error) {
+	return func() (http.Header, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
+		defer cancel()
+		header := http.Header{}
+		for _, h := range from {
+			value, err := c.secret(ctx, namespace, h.SecretKeyRef)
+			if err != nil {
+				return nil, err
+			}
+			header.Set(h.Name, value)
+		}
+		return header, nil
+	}
+}
+
+// missing names the first Secret or CA bundle that a run needs and that is not there.
+func (c Clients) missing(ctx context.Context, namespace string, m *v1alpha1.Model, rules rules) (string, error) {
+	var keys []v1alpha1.KeyReference
+	var bundles []*v1alpha1.KeyReference
+	if m.Spec.CredentialsSecretRef != nil {
+		keys = append(keys, *m.Spec.CredentialsSecretRef)
+	}
+	bundles = append(bundles, m.Spec.CABundleConfigMapRef)
+	for _, declared := range rules.set.Servers() {
+		for _, h := range headersOf(declared) {
+			keys = append(keys, h.SecretKeyRef)
+		}
+		if declared.MCP != nil {
+			bundles = append(bundles, declared.MCP.CABundleConfigMapRef)
+		} else {
+			bundles = append(bundles, declared.HTTP.CABundleConfigMapRef)
+		}
+	}
+	for _, key := range keys {
+		if _, err := c.secret(ctx, namespace, key); err != nil {
+			return missingText(err)
+		}
+	}
+	for _, bundle := range bundles {
+		if _, err := c.caBundle(ctx, namespace, bundle); err != nil {
+			return missingText(err)
+		}
+	}
+	return "", nil
+}
+
+func headersOf(declared v1alpha1.ToolServer) []v1alpha1.HeaderFromSecret {
+	if declared.MCP != nil {
+		return declared.MCP.HeadersFrom
+	}
+	return declared.HTTP.HeadersFrom
+}
+
+func missingText(err error) (string, error) {
+	var missing *missingError
+	if errors.As(err, &missing) {
+		return missing.text, nil
+	}
+	return "", err
+}
+
+// secret reads one key. Its errors name the Secret and the key, never the value.
+func (c Clients) secret(ctx context.Context, namespace string, ref v1alpha1.KeyReference) (string, error) {
+	found := &corev1.Secret{}
+	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", &missingError{fmt.Sprintf("Secret %s does not exist", ref.Name)}
+	case apierrors.IsForbidden(err):
+		return "", &missingError{fmt.Sprintf("Secret %s may not be read by the operator", ref.Name)}
+	case err != nil:
+		return "", fmt.Errorf("reading Secret %s: %w", ref.Name, err)
+	}
+	value, ok := found.Data[ref.Key]
+	if !ok || len(value) == 0 {
+		return "", &missingError{fmt.Sprintf("Secret %s has no key %s", ref.Name, ref.Key)}
+	}
+	return string(value), nil
+}
+
+func (c Clients) caBundle(ctx context.Context, namespace string, ref *v1alpha1.KeyReference) ([]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	found := &corev1.ConfigMap{}
+	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &missingError{fmt.Sprintf("ConfigMap %s does not exist", ref.Name)}
+	case err != nil:
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
+	}
+	value, ok := found.Data[ref.Key]
+	if !ok {
+		return nil, &missingError{fmt.Sprintf("ConfigMap %s has no key %s", ref.Name, ref.Key)}
+	}
+	return []byte(value), nil
+}
+
+func scriptOf(steps []v1alpha1.ScriptStep) []scripted.Step {
+	script := make([]scripted.Step, 0, len(steps))
+	for _, s := range steps {
+		step := scripted.Step{
+			Final: s.Final, FinalExpression: s.FinalExpression, Question: s.Question, CannotContinue: s.CannotContinue,
+			Raw: rawOf(s.Raw), Delay: time.Duration(s.DelayMilliseconds) * time.Millisecond,
+		}
+		if s.Error != nil {
+			step.Status = int(s.Error.Status)
+		}
+		for _, call := range s.ToolCalls {
+			step.ToolCalls = append(step.ToolCalls, scripted.ToolCall{Tool: call.Tool, Arguments: rawOf(call.Arguments)})
+		}
+		script = append(script, step)
+	}
+	return script
+}

@@ -1,0 +1,181 @@
+package agentrun
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// Executor starts everything that runs beside the reconcile workers, so that a test can
+// step it.
+type Executor interface {
+	// Go runs the function some time from now.
+	Go(f func())
+}
+
+// Goroutines is the Executor of a real operator.
+type Goroutines struct{}
+
+// Go implements Executor.
+func (Goroutines) Go(f func()) { go f() }
+
+// effectGrace is how long the reply of a call that may have an effect is waited for
+// once its run is to end: a known outcome is worth more than a quick ending.
+const effectGrace = 10 * time.Second
+
+// flight is one thing under way outside: a request to the model, an attempt at a call,
+// or the resolution of a run's references.
+type flight struct {
+	// call is the id of the call, empty for the model and for resolving.
+	call    string
+	attempt int32
+	// asked is the request that the model was given.
+	asked *run.Asked
+	// effectful is true for calls whose outcome must be known.
+	effectful bool
+	cancel    context.CancelFunc
+	started   time.Time
+
+	// What came of it, once done is true.
+	done          bool
+	reply         model.Reply
+	failure       *model.Error
+	outcome       tool.Outcome
+	configuration *run.Configuration
+	duration      time.Duration
+}
+
+// Flights are what this process has under way, by run. Nothing here is truth: after a
+// crash the journal says what was announced.
+type Flights struct {
+	executor Executor
+	clock    clock.WithDelayedExecution
+	// Wake is called when something has landed.
+	wake func(types.NamespacedName)
+
+	mu    sync.Mutex
+	byRun map[types.UID][]*flight
+}
+
+// NewFlights returns an empty set.
+func NewFlights(executor Executor, clock clock.WithDelayedExecution, wake func(types.NamespacedName)) *Flights {
+	return &Flights{executor: executor, clock: clock, wake: wake, byRun: map[types.UID][]*flight{}}
+}
+
+// start puts a flight in the air. Work fills in what came of it.
+func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, timeout time.Duration, work func(context.Context, *flight)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), timeout)
+	}
+	entry.cancel, entry.started = cancel, f.clock.Now()
+	f.mu.Lock()
+	f.byRun[uid] = append(f.byRun[uid], entry)
+	f.mu.Unlock()
+	f.executor.Go(func() {
+		defer cancel()
+		landed := &flight{}
+		work(ctx, landed)
+		f.mu.Lock()
+		entry.reply, entry.failure, entry.outcome, entry.configuration = landed.reply, landed.failure, landed.outcome, landed.configuration
+		entry.duration, entry.done = f.clock.Since(entry.started), true
+		f.mu.Unlock()
+		f.wake(key)
+	})
+}
+
+// landed lists what has ended and was not settled yet.
+func (f *Flights) landed(uid types.UID) []*flight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []*flight
+	for _, entry := range f.byRun[uid] {
+		if entry.done {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// settle forgets flights whose outcome is committed, or no longer wanted.
+func (f *Flights) settle(uid types.UID, entries []*flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept := f.byRun[uid][:0]
+	for _, entry := range f.byRun[uid] {
+		if !slices.Contains(entries, entry) {
+			kept = append(kept, entry)
+		}
+	}
+	if len(kept) == 0 {
+		delete(f.byRun, uid)
+		return
+	}
+	f.byRun[uid] = kept
+}
+
+// underWay says what is not accounted for yet: whether the model was asked, whether
+// references are being resolved, and which calls were sent. What has landed counts
+// until it is settled, or it would look like something that was lost.
+func (f *Flights) underWay(uid types.UID, settled []*flight) (modelAsked, resolving bool, calls map[string]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls = map[string]bool{}
+	for _, entry := range f.byRun[uid] {
+		switch {
+		case slices.Contains(settled, entry):
+		case entry.call != "":
+			calls[entry.call] = true
+		case entry.asked != nil:
+			modelAsked = true
+		default:
+			resolving = true
+		}
+	}
+	return modelAsked, resolving, calls
+}
+
+// requests counts what is asked of models in this process.
+func (f *Flights) requests() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, entries := range f.byRun {
+		for _, entry := range entries {
+			if entry.asked != nil && !entry.done {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// stop ends everything of a run: at once, or after the grace for calls that may have
+// an effect.
+func (f *Flights) stop(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, entry := range f.byRun[uid] {
+		if entry.effectful {
+			f.clock.AfterFunc(effectGrace, entry.cancel)
+			continue
+		}
+		entry.cancel()
+	}
+}
+
+// drop stops a run that is gone and forgets it.
+func (f *Flights) drop(uid types.UID) {
+	f.stop(uid)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.byRun, uid)
+}

@@ -1,0 +1,105 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/run"
+)
+
+// rules are the live policies of a run. Exactly one of set and problem is there;
+// invalid says that the problem can't heal.
+type rules struct {
+	set      *policy.Set
+	policies []*policy.Policy
+	problem  string
+	invalid  bool
+}
+
+// facts are everything that the turn machine may know.
+func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) run.Facts {
+	now := r.clock.Now()
+	asked, _, calls := r.flights.underWay(s.uid, s.settled)
+	return run.Facts{
+		Now:             now,
+		State:           s.draft.State,
+		Desired:         run.Desired(object.Spec.State),
+		Verdicts:        verdictsOf(object),
+		Configuration:   s.configuration,
+		Policies:        rules.set,
+		PoliciesProblem: rules.problem,
+		Active:          s.active(now, r.worker),
+		ModelInFlight:   asked,
+		InFlight:        calls,
+	}
+}
+
+// gatherRules compiles the policies that the run refers to, as they are now.
+func (r *Reconciler) gatherRules(ctx context.Context, object *v1alpha1.AgentRun, _ *session) (rules, error) {
+	var compiled []*policy.Policy
+	for _, ref := range object.Spec.ToolPolicyRefs {
+		found := &v1alpha1.ToolPolicy{}
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: ref.Name}, found)
+		if apierrors.IsNotFound(err) {
+			return rules{problem: fmt.Sprintf("ToolPolicy %s does not exist", ref.Name)}, nil
+		}
+		if err != nil {
+			return rules{}, fmt.Errorf("reading ToolPolicy %s: %w", ref.Name, err)
+		}
+		one, problems := r.policies.compile(found)
+		if len(problems) > 0 {
+			return rules{problem: fmt.Sprintf("ToolPolicy %s is not ready: %s", ref.Name, problems[0].String())}, nil
+		}
+		compiled = append(compiled, one)
+	}
+	set, err := policy.NewSet(compiled)
+	var duplicate *policy.DuplicateServerError
+	if errors.As(err, &duplicate) {
+		return rules{problem: err.Error(), invalid: true}, nil
+	}
+	if err != nil {
+		return rules{}, fmt.Errorf("joining policies: %w", err)
+	}
+	return rules{set: set, policies: compiled}, nil
+}
+
+// policyCache keeps compiled policies by object and generation.
+type policyCache struct {
+	mu       sync.Mutex
+	compiled map[types.UID]compiledPolicy
+}
+
+type compiledPolicy struct {
+	generation int64
+	policy     *policy.Policy
+	problems   []policy.Problem
+}
+
+func (c *policyCache) compile(object *v1alpha1.ToolPolicy) (*policy.Policy, []policy.Problem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.compiled[object.UID]; ok && known.generation == object.Generation {
+		return known.policy, known.problems
+	}
+	if c.compiled == nil {
+		c.compiled = map[types.UID]compiledPolicy{}
+	}
+	one, problems := policy.Compile(object.Name, object.Spec)
+	c.compiled[object.UID] = compiledPolicy{generation: object.Generation, policy: one, problems: problems}
+	return one, problems
+}
+
+// splitTool parts a full name into server and the server's own name of the tool.
+func splitTool(fullName string) (server, name string) {
+	server, name, _ = strings.Cut(fullName, ".")
+	return server, name
+}

@@ -1,0 +1,275 @@
+// Package agentrun moves runs: it gathers facts, asks the turn machine for the next
+// step, acts on it and records what came of it. It holds no rule of its own; whatever
+// decides about a run is in the pure packages.
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal/store"
+	"github.com/pawl-run/pawl/internal/run"
+)
+
+// maxSteps bounds the steps of one reconcile. A turn takes a handful; more means that
+// the turn machine proposes what changes nothing.
+const maxSteps = 64
+
+// statusInterval is how often status follows a run that is working.
+const statusInterval = 5 * time.Second
+
+// Options are what a Reconciler is built from.
+type Options struct {
+	// Client reads AgentRuns, Models and ToolPolicies from a cache, and ConfigMaps and
+	// Secrets live.
+	Client client.Client
+	// Live reads AgentRuns live, where a verdict is judged.
+	Live  client.Reader
+	Store *store.Store
+	// Recorder publishes Kubernetes events.
+	Recorder events.EventRecorder
+	Clock    clock.WithDelayedExecution
+	Executor Executor
+	// Worker is this process's name and incarnation.
+	Worker string
+	// MaxConcurrentTurns bounds what is in flight in this process at once.
+	MaxConcurrentTurns int
+	// JournalRefusalTimeout is how long the API server may refuse a run's journal
+	// before the run ends as CheckpointFailed.
+	JournalRefusalTimeout time.Duration
+	// Clients builds what talks to models and tools.
+	Clients Clients
+}
+
+// Reconciler moves AgentRuns.
+type Reconciler struct {
+	client   client.Client
+	live     client.Reader
+	store    *store.Store
+	recorder events.EventRecorder
+	clock    clock.WithDelayedExecution
+	worker   string
+	clients  Clients
+
+	flights        *Flights
+	refusalTimeout time.Duration
+	limit          int
+
+	wakeups  wakeups
+	sessions sessions
+	refusals refusals
+	problems problems
+	names    names
+	policies policyCache
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	r := &Reconciler{
+		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
+		worker: o.Worker, clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
+	}
+	r.flights = NewFlights(o.Executor, o.Clock, r.wakeups.wake)
+	return r
+}
+
+// Reconcile moves one run by at most one turn.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.AgentRun{}
+	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading the run: %w", err)
+	}
+	if old, replaced := r.names.learn(request.NamespacedName, object.UID); replaced {
+		r.abandon(old)
+	}
+	if !object.DeletionTimestamp.IsZero() {
+		r.abandon(object.UID)
+		return ctrl.Result{}, nil
+	}
+	if object.Status.CompletionTime != nil && !settlementGiven(object) {
+		r.abandon(object.UID)
+		return r.expire(ctx, object)
+	}
+	result, err := r.move(ctx, object)
+	if err != nil {
+		r.sessions.drop(object.UID)
+		return r.fail(ctx, object, err)
+	}
+	return result, nil
+}
+
+// move does the five things that a reconcile is made of.
+func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
+	session, err := r.open(ctx, object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	object, err = r.refresh(ctx, object, session)
+	if err != nil || object == nil {
+		return ctrl.Result{}, err
+	}
+	rules, err := r.gatherRules(ctx, object, session)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.recordLanded(object, session, rules); err != nil {
+		return ctrl.Result{}, err
+	}
+	step, err := r.drive(ctx, object, session, rules)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.conclude(ctx, object, session, step)
+}
+
+// refresh reads the run live where a person's verdict is to be judged: a cache may not
+// know yet that it was taken back. It returns nil for a run that is gone.
+func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *session) (*v1alpha1.AgentRun, error) {
+	state := s.draft.State
+	turn := state.OpenTurn()
+	granted := turn != nil && turn.Granted != nil && !turn.Dispatched
+	if state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted {
+		return object, nil
+	}
+	fresh := &v1alpha1.AgentRun{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(object), fresh)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the run live: %w", err)
+	case fresh.UID != object.UID || !fresh.DeletionTimestamp.IsZero():
+		return nil, nil
+	}
+	return fresh, nil
+}
+
+// drive asks for steps and acts on them until the run has to wait.
+func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *session, rules rules) (run.Step, error) {
+	for range maxSteps {
+		step := run.Next(r.facts(object, s, rules))
+		if step.Kind == run.Send {
+			if err := r.markLowWater(ctx, object, s, step); err != nil {
+				return run.Step{}, err
+			}
+		}
+		for _, entry := range step.Events {
+			if err := r.add(s, entry); err != nil {
+				return run.Step{}, err
+			}
+		}
+		waits, err := r.act(ctx, object, s, &step)
+		if err != nil {
+			return run.Step{}, err
+		}
+		if waits {
+			return step, nil
+		}
+	}
+	return run.Step{}, fmt.Errorf("no end after %d steps", maxSteps)
+}
+
+// act does what a step asks for, and says whether the run now waits.
+func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
+	switch step.Kind {
+	case run.Commit:
+		return false, nil
+	case run.Resolve:
+		return true, r.resolve(ctx, object, s)
+	case run.AskModel:
+		return r.ask(ctx, object, s, step)
+	case run.Send:
+		return false, r.send(ctx, object, s, step.Calls)
+	case run.Stop:
+		r.flights.stop(s.uid)
+		return true, r.flush(ctx, object, s)
+	case run.Rest:
+		return true, r.letGo(ctx, object, s, step.Waiting)
+	case run.Await, run.Done:
+		return true, r.flush(ctx, object, s)
+	default:
+		return false, fmt.Errorf("step %q is not known", step.Kind)
+	}
+}
+
+// conclude shows where the run stands and says when to look again.
+func (r *Reconciler) conclude(ctx context.Context, object *v1alpha1.AgentRun, s *session, step run.Step) (ctrl.Result, error) {
+	now := r.clock.Now()
+	until := step.Until
+	if r.showNow(object, s, step, now) {
+		if err := r.show(ctx, object, s, step); err != nil {
+			return ctrl.Result{}, err
+		}
+	} else if next := s.shown.Add(statusInterval); until.IsZero() || next.Before(until) {
+		until = next
+	}
+	if step.Kind == run.Rest || step.Kind == run.Done {
+		r.sessions.drop(s.uid)
+	}
+	if step.Kind == run.Done {
+		return r.expire(ctx, object)
+	}
+	if step.Waiting == string(v1alpha1.ReasonConfigurationNotReady) {
+		poll := now.Add(pollInterval(now.Sub(object.CreationTimestamp.Time)))
+		if until.IsZero() || poll.Before(until) {
+			until = poll
+		}
+	}
+	if until.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
+}
+
+// pollInterval is how long to wait for what can't be watched, such as a Secret: short
+// for a run that was just created, since its objects often arrive together.
+func pollInterval(age time.Duration) time.Duration {
+	return min(max(age/4, 500*time.Millisecond), 30*time.Second)
+}
+
+// fail maps an error to what happens next.
+func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
+	if problem, ok := corrupt(err); ok {
+		return r.checkpointFailed(ctx, object, problem)
+	}
+	var refused *store.RefusedError
+	if errors.As(err, &refused) {
+		since := r.refusals.note(object.UID, r.clock.Now())
+		if r.clock.Since(since) >= r.refusalTimeout {
+			return r.checkpointFailed(ctx, object, fmt.Sprintf("the API server has refused journal segment %s for %s", refused.Segment, r.refusalTimeout))
+		}
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// The race for the next place is lost: fold again.
+		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// forget lets go of a run that no longer exists.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	if uid, known := r.names.forget(key); known {
+		r.abandon(uid)
+	}
+}
+
+func (r *Reconciler) abandon(uid types.UID) {
+	r.flights.drop(uid)
+	r.sessions.drop(uid)
+	r.refusals.clear(uid)
+	r.problems.clear(uid)
+}

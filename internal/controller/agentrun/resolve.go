@@ -1,0 +1,212 @@
+package agentrun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/jsonschema"
+	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/run"
+)
+
+// maxCatalogueBytes bounds what RunStarted freezes of tools, so that it always fits a
+// journal segment.
+const maxCatalogueBytes = 512 << 10
+
+// resolveTimeout bounds asking every tool server for its tools.
+const resolveTimeout = 30 * time.Second
+
+// resolve finds out what a run refers to. Reading the cluster happens here; asking
+// tool servers happens in the air, since it may take long.
+func (r *Reconciler) resolve(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	if err := r.flush(ctx, object, s); err != nil {
+		return err
+	}
+	if _, resolving, _ := r.flights.underWay(s.uid, s.settled); resolving {
+		return nil
+	}
+	rules, err := r.gatherRules(ctx, object, s)
+	if err != nil {
+		return err
+	}
+	model, problem, err := r.readModel(ctx, object)
+	if err != nil {
+		return err
+	}
+	if problem == "" && rules.problem == "" {
+		problem, err = r.clients.missing(ctx, object.Namespace, model, rules)
+		if err != nil {
+			return err
+		}
+	}
+	found := object.DeepCopy()
+	r.flights.start(s.uid, client.ObjectKeyFromObject(object), &flight{}, resolveTimeout, func(ctx context.Context, landed *flight) {
+		landed.configuration = r.configure(ctx, found, model, rules, problem)
+	})
+	return nil
+}
+
+// readModel reads the Model, or says why the run has to wait for it.
+func (r *Reconciler) readModel(ctx context.Context, object *v1alpha1.AgentRun) (*v1alpha1.Model, string, error) {
+	found := &v1alpha1.Model{}
+	name := object.Spec.ModelRef.Name
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Sprintf("Model %s does not exist", name), nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading Model %s: %w", name, err)
+	}
+	ready := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.ObservedGeneration != found.Generation:
+		return nil, fmt.Sprintf("Model %s was not looked at yet", name), nil
+	case ready.Status != "True":
+		return nil, fmt.Sprintf("Model %s is not ready: %s", name, ready.Message), nil
+	default:
+		return found, "", nil
+	}
+}
+
+// configure makes a RunStarted of what was found, or says what stands in its way.
+func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, model *v1alpha1.Model, rules rules, problem string) *run.Configuration {
+	switch {
+	case rules.invalid:
+		return &run.Configuration{Invalid: rules.problem}
+	case rules.problem != "":
+		return &run.Configuration{NotReady: rules.problem}
+	case problem != "":
+		return &run.Configuration{NotReady: problem}
+	}
+	started := freezeSpec(object)
+	started.Model = freezeModel(model)
+	for _, p := range rules.policies {
+		started.Policies = append(started.Policies, journal.Policy{Name: p.Name(), Digest: p.Digest()})
+	}
+	if err := run.CheckSpec(started); err != nil {
+		return &run.Configuration{Invalid: oneLine(err)}
+	}
+	tools, configuration := r.catalogue(ctx, object.Namespace, rules.set)
+	if configuration != nil {
+		return configuration
+	}
+	started.Tools = tools
+	if started.HumanInput {
+		started.Tools = append(started.Tools, run.BuiltInTools()...)
+	}
+	return &run.Configuration{Started: started}
+}
+
+// catalogue lists the tools of every server, in a stable order, with their aliases. A
+// tool whose schema can't be used is left out of a listed catalogue and a problem in a
+// declared one, which the ToolPolicy reports itself.
+func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *policy.Set) ([]journal.Tool, *run.Configuration) {
+	var tools []journal.Tool
+	var names []string
+	size := 0
+	for _, declared := range set.Servers() {
+		server, err := r.clients.server(ctx, namespace, declared)
+		if err != nil {
+			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s: %s", declared.Name, oneLine(err))}
+		}
+		definitions, err := server.List(ctx)
+		if err != nil {
+			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s does not list its tools: %s", declared.Name, oneLine(err))}
+		}
+		for _, definition := range definitions {
+			if _, err := jsonschema.CompileObject(definition.InputSchema); err != nil {
+				continue
+			}
+			name := declared.Name + "." + definition.Name
+			names = append(names, name)
+			size += len(definition.Description) + len(definition.InputSchema)
+			tools = append(tools, journal.Tool{
+				Name: name, Description: definition.Description, InputSchema: compact(definition.InputSchema),
+				Digest: policy.ToolDigest(name, definition.Description, definition.InputSchema),
+			})
+		}
+	}
+	if size > maxCatalogueBytes {
+		return nil, &run.Configuration{Invalid: fmt.Sprintf("the tools' descriptions and schemas have %d bytes together, more than %d: refer to fewer servers", size, maxCatalogueBytes)}
+	}
+	aliases := run.Aliases(names)
+	for i := range tools {
+		tools[i].Alias = aliases[tools[i].Name]
+	}
+	return tools, nil
+}
+
+func freezeSpec(object *v1alpha1.AgentRun) *journal.RunStarted {
+	spec := object.Spec
+	started := &journal.RunStarted{
+		Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
+		CreatedBy:    object.Annotations[v1alpha1.AnnotationCreatedBy],
+		SystemPrompt: spec.SystemPrompt, Prompt: spec.Prompt,
+		Limits: journal.Limits{
+			MaxTurns: spec.Limits.MaxTurns, MaxToolCalls: spec.Limits.MaxToolCalls, MaxTokens: spec.Limits.MaxTokens,
+			ActiveDeadlineSeconds: spec.Limits.ActiveDeadlineSeconds, DeadlineSeconds: spec.Limits.DeadlineSeconds,
+			MaxRepeatedPlans: spec.Limits.MaxRepeatedPlans, MaxConsecutiveFailures: spec.Limits.MaxConsecutiveFailures,
+			InputTimeoutSeconds: spec.Limits.InputTimeoutSeconds,
+		},
+		MaxToolResultBytes: spec.Context.MaxToolResultBytes,
+		HumanInput:         spec.HumanInput != v1alpha1.HumanInputDisabled,
+	}
+	if n := spec.Limits.MaxInvalidDecisions; n != nil {
+		started.Limits.MaxInvalidDecisions = *n
+	}
+	if p := spec.Progress; p != nil {
+		started.Progress = &journal.Progress{Expression: p.Expression, MaxUnchangedTurns: p.MaxUnchangedTurns}
+	}
+	if o := spec.Output; o != nil {
+		started.Output = &journal.Output{Schema: rawOf(o.Schema)}
+		for _, v := range o.Validations {
+			started.Output.Validations = append(started.Output.Validations, journal.Validation{Expression: v.Expression, Message: v.Message})
+		}
+	}
+	return started
+}
+
+func freezeModel(object *v1alpha1.Model) journal.Model {
+	spec := object.Spec
+	return journal.Model{
+		Name: object.Name, Provider: string(spec.Provider), Model: spec.Model, Endpoint: spec.Endpoint,
+		MaxOutputTokens: spec.MaxOutputTokens, RequestTimeoutSeconds: spec.RequestTimeoutSeconds,
+		MaxAttempts: spec.MaxAttempts, Parameters: rawOf(spec.Parameters),
+	}
+}
+
+func rawOf(extension *runtime.RawExtension) json.RawMessage {
+	if extension == nil {
+		return nil
+	}
+	return extension.Raw
+}
+
+func compact(schema json.RawMessage) json.RawMessage {
+	var out bytes.Buffer
+	if err := json.Compact(&out, schema); err != nil {
+		return schema
+	}
+	return out.Bytes()
+}
+
+// oneLine is what an error says, fit for a condition.
+func oneLine(err error) string {
+	text := []rune(err.Error())
+	for i, r := range text {
+		if r == '\n' || r == '\r' || r == '\t' {
+			text[i] = ' '
+		}
+	}
+	return string(text[:min(len(text), 800)])
+}

@@ -1,0 +1,130 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/journal/store"
+	"github.com/pawl-run/pawl/internal/prompt"
+	"github.com/pawl-run/pawl/internal/run"
+)
+
+// session is a run that this worker has in hand: its journal as last read or written
+// and the state folded from it. It is a cache that a lost race throws away.
+type session struct {
+	uid   types.UID
+	log   *store.Log
+	draft journal.Draft
+	// settled are the flights whose outcome is in the draft.
+	settled []*flight
+	// mark is when active time was last booked, on a clock that only goes forward.
+	mark time.Time
+	// shown is when status was last written.
+	shown time.Time
+	// configuration is what resolving came to.
+	configuration *run.Configuration
+	// waiting is the reason last shown.
+	waiting v1alpha1.Reason
+}
+
+// open returns the session of a run, reading the journal where none is in hand.
+func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*session, error) {
+	if s := r.sessions.get(object.UID); s != nil {
+		return s, nil
+	}
+	log, records, err := r.store.Load(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	state, err := journal.Fold(string(object.UID), records)
+	if err != nil {
+		place := store.SegmentName(string(object.UID), log.Segments())
+		return nil, &store.CorruptError{Place: place, Problem: err.Error()}
+	}
+	if known := object.Status.Journal; known != nil && state.Events < known.Events {
+		return nil, &store.CorruptError{
+			Place:   store.SegmentName(string(object.UID), log.Segments()+1),
+			Problem: fmt.Sprintf("the journal ends at event %d, but %d were recorded in status", state.Events, known.Events),
+		}
+	}
+	s := &session{uid: object.UID, log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
+	r.sessions.put(s)
+	return s, nil
+}
+
+// active is the time spent working so far, this moment included.
+func (s *session) active(now time.Time, worker string) time.Duration {
+	booked := time.Duration(s.draft.State.ActiveMillis) * time.Millisecond
+	if s.draft.State.Owner != worker {
+		return booked
+	}
+	return booked + now.Sub(s.mark)
+}
+
+// add puts an event into the draft, claiming the run first where that is needed.
+func (r *Reconciler) add(s *session, entry run.Entry) error {
+	if _, settles := entry.Payload.(journal.EffectReconciled); !settles || s.draft.State.Finished == nil {
+		if err := r.claim(s); err != nil {
+			return err
+		}
+	}
+	now := r.clock.Now()
+	active := s.active(now, r.worker)
+	err := s.draft.Add(entry.Payload, journal.Meta{Time: now, By: entry.By, Part: entry.Part, ActiveMillis: active.Milliseconds()})
+	if err != nil {
+		return fmt.Errorf("proposing an event: %w", err)
+	}
+	s.mark = now
+	return nil
+}
+
+// claim makes this worker the owner. A previous owner that did not let go may have
+// asked the model and died before the answer: that request is charged.
+func (r *Reconciler) claim(s *session) error {
+	state := s.draft.State
+	if state.Owner == r.worker {
+		return nil
+	}
+	claimed := journal.Claimed{Worker: r.worker, Previous: state.Owner}
+	if state.Owner != "" && state.DecisionDue() {
+		lost := run.Estimate(prompt.Project(state))
+		claimed.Lost = &lost
+	}
+	now := r.clock.Now()
+	if err := s.draft.Add(claimed, journal.Meta{Time: now}); err != nil {
+		return fmt.Errorf("claiming: %w", err)
+	}
+	s.mark = now
+	return nil
+}
+
+// flush commits the draft. Flights are forgotten only once their outcome is stored.
+func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	if len(s.draft.Records) > 0 {
+		if err := r.store.Append(ctx, s.log, s.draft.Records); err != nil {
+			r.sessions.drop(s.uid)
+			return err
+		}
+		r.announce(object, s.draft.Records)
+		s.draft.Records = nil
+		r.refusals.clear(s.uid)
+	}
+	r.flights.settle(s.uid, s.settled)
+	s.settled = nil
+	return nil
+}
+
+// corrupt says whether an error means that the journal can't be relied on.
+func corrupt(err error) (string, bool) {
+	var problem *store.CorruptError
+	if errors.As(err, &problem) {
+		return problem.Error(), true
+	}
+	return "", false
+}

@@ -1,0 +1,90 @@
+package agentrun
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+)
+
+// Indexes by which runs are found from what they refer to.
+const (
+	indexModel  = "spec.modelRef.name"
+	indexPolicy = "spec.toolPolicyRefs.name"
+)
+
+// SetupWithManager registers the controller. Runs are watched for what people change:
+// spec and annotations. Status is this controller's own.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers int) error {
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(ctx, &v1alpha1.AgentRun{}, indexModel, func(object client.Object) []string {
+		return []string{object.(*v1alpha1.AgentRun).Spec.ModelRef.Name}
+	}); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &v1alpha1.AgentRun{}, indexPolicy, func(object client.Object) []string {
+		return policyNames(object.(*v1alpha1.AgentRun))
+	}); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("agentrun").
+		For(&v1alpha1.AgentRun{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		))).
+		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
+		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
+		WatchesRawSource(source.Func(r.wakeups.listen)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// runsOf finds the open runs that refer to an object.
+func (r *Reconciler) runsOf(index string) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		var runs v1alpha1.AgentRunList
+		if err := r.client.List(ctx, &runs, client.InNamespace(object.GetNamespace()), client.MatchingFields{index: object.GetName()}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing the runs that refer to an object")
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range runs.Items {
+			if runs.Items[i].Status.CompletionTime == nil {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&runs.Items[i])})
+			}
+		}
+		return requests
+	}
+}
+
+// wakeups hands what has landed to the controller's queue.
+type wakeups struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (w *wakeups) listen(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+func (w *wakeups) wake(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}

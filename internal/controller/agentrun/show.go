@@ -1,0 +1,155 @@
+package agentrun
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/status"
+)
+
+// showNow says whether status has to follow at once: on every wait and ending, when
+// what the run waits for changed, and otherwise every few seconds.
+func (r *Reconciler) showNow(object *v1alpha1.AgentRun, s *session, step run.Step, now time.Time) bool {
+	if step.Kind == run.Rest || step.Kind == run.Done {
+		return true
+	}
+	return waitingReason(s, step) != s.waiting || object.Status.ObservedGeneration != object.Generation || now.Sub(s.shown) >= statusInterval
+}
+
+func waitingReason(s *session, step run.Step) v1alpha1.Reason {
+	switch {
+	case step.Waiting != "":
+		return v1alpha1.Reason(step.Waiting)
+	case s.draft.State.Run == nil:
+		return v1alpha1.ReasonPending
+	default:
+		return v1alpha1.ReasonRunning
+	}
+}
+
+// show projects the journal into status. A conflict means that somebody changed spec
+// or annotations meanwhile; the projection does not depend on either.
+func (r *Reconciler) show(ctx context.Context, object *v1alpha1.AgentRun, s *session, step run.Step) error {
+	verdicts := verdictsOf(object)
+	facts := status.Facts{
+		Now: r.clock.Now(), Generation: object.Generation, State: s.draft.State, Segments: s.log.Segments(),
+		Waiting: waitingReason(s, step), Message: step.Message, VerdictProblem: verdicts.Problem(s.draft.State),
+	}
+	if err := r.writeStatus(ctx, object, facts); err != nil {
+		return err
+	}
+	r.announceProblem(object, s, facts.VerdictProblem)
+	s.waiting, s.shown = facts.Waiting, facts.Now
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun, facts status.Facts) error {
+	target := object.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		next := status.Derive(facts, target.Status)
+		if equality.Semantic.DeepEqual(next, target.Status) {
+			return nil
+		}
+		if known := target.Status.Journal; known != nil && next.Journal != nil && known.Events > next.Journal.Events {
+			return nil
+		}
+		target.Status = next
+		err := r.client.Status().Update(ctx, target)
+		if apierrors.IsConflict(err) {
+			if readErr := r.live.Get(ctx, client.ObjectKeyFromObject(object), target); readErr != nil {
+				return readErr
+			}
+			if target.UID != object.UID {
+				return nil
+			}
+		}
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	object.Status, object.ResourceVersion = target.Status, target.ResourceVersion
+	return nil
+}
+
+// checkpointFailed ends a run whose journal can't be relied on. It is the one ending
+// that status carries alone.
+func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string) (ctrl.Result, error) {
+	r.abandon(object.UID)
+	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem}
+	if err := r.writeStatus(ctx, object, facts); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.recorder.Eventf(object, nil, eventWarning, string(v1alpha1.ReasonCheckpointFailed), "Finish", "%s", problem)
+	return ctrl.Result{}, nil
+}
+
+// expire deletes a finished run once its time to live has passed.
+func (r *Reconciler) expire(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
+	ttl, completed := object.Spec.TTLSecondsAfterFinished, object.Status.CompletionTime
+	if ttl == nil || completed == nil {
+		return ctrl.Result{}, nil
+	}
+	left := completed.Add(time.Duration(*ttl) * time.Second).Sub(r.clock.Now())
+	if left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return ctrl.Result{}, fmt.Errorf("deleting the finished run: %w", err)
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	return ctrl.Result{}, nil
+}
+
+// verdictsOf reads what people said. Values that are not JSON where they should be
+// count as nothing said; Problem tells.
+func verdictsOf(object *v1alpha1.AgentRun) run.Verdicts {
+	a := object.Annotations
+	verdicts := run.Verdicts{
+		Approve: a[v1alpha1.AnnotationApprove], ApproveBy: a[v1alpha1.AnnotationApproveBy],
+		Deny: a[v1alpha1.AnnotationDeny], DenyBy: a[v1alpha1.AnnotationDenyBy], DenyReason: a[v1alpha1.AnnotationDenyReason],
+		AnswerBy: a[v1alpha1.AnnotationAnswerBy], SettleBy: a[v1alpha1.AnnotationSettleBy],
+	}
+	verdicts.Answers, verdicts.AnswersBroken = readMap(a[v1alpha1.AnnotationAnswer])
+	verdicts.Settlements, verdicts.SettlementsBroken = readMap(a[v1alpha1.AnnotationSettle])
+	return verdicts
+}
+
+func readMap(text string) (map[string]string, bool) {
+	if text == "" {
+		return nil, false
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
+		return nil, true
+	}
+	return values, false
+}
+
+// settlementGiven says whether a finished run has an unknown effect and somebody says
+// what became of it.
+func settlementGiven(object *v1alpha1.AgentRun) bool {
+	settlements, _ := readMap(object.Annotations[v1alpha1.AnnotationSettle])
+	for _, unknown := range object.Status.UnknownEffects {
+		if settlements[unknown.EffectKey] != "" {
+			return true
+		}
+	}
+	return false
+}

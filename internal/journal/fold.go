@@ -1,0 +1,304 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/pawl-run/pawl/internal/strictjson"
+)
+
+// historyLimit bounds State.History. No limit on repetition looks further back:
+// maxRepeatedPlans is at most 100 and cycles are at most four plans long.
+const historyLimit = 400
+
+// NewState is the state of a run whose journal has not begun.
+func NewState(uid string) *State {
+	return &State{UID: uid, Head: Genesis(uid), CallsByTool: map[string]int32{}, Refused: map[string]bool{}}
+}
+
+// Fold reads a whole journal. It is total: whatever the records hold, it returns the
+// state up to the first record that does not fit, and an error that names it.
+func Fold(uid string, records []Record) (*State, error) {
+	state := NewState(uid)
+	for _, record := range records {
+		if err := state.Apply(record); err != nil {
+			return state, err
+		}
+	}
+	return state, nil
+}
+
+// Apply moves the state by one record. An error means that the record can't follow
+// what came before; the state is then as it was.
+func (s *State) Apply(record Record) error {
+	event := record.Event
+	if err := s.checkChain(event); err != nil {
+		return fmt.Errorf("event %d (%s): %w", event.Seq, event.Type, err)
+	}
+	if err := s.applyPayload(record); err != nil {
+		return fmt.Errorf("event %d (%s): %w", event.Seq, event.Type, err)
+	}
+	if s.Events == 0 {
+		s.StartTime = event.Time
+	}
+	s.Events++
+	s.Bytes += int64(record.Size())
+	s.Head = strictjson.Digest(record.Bytes)
+	s.LastTime = event.Time
+	s.ActiveMillis = event.ActiveMillis
+	return nil
+}
+
+func (s *State) checkChain(event Event) error {
+	switch {
+	case event.V != Version:
+		return fmt.Errorf("format version %d is not known", event.V)
+	case event.Seq != s.Events+1:
+		return fmt.Errorf("sequence number does not follow %d", s.Events)
+	case event.Prev != s.Head:
+		return fmt.Errorf("the chain is broken: prev does not name the event before")
+	case event.ActiveMillis < s.ActiveMillis:
+		return fmt.Errorf("active time goes back")
+	case s.Finished != nil && event.Type != TypeEffectReconciled:
+		return fmt.Errorf("the run has ended")
+	case event.Type == TypeClaimed:
+		if event.Epoch != s.Epoch+1 {
+			return fmt.Errorf("claim has epoch %d after %d", event.Epoch, s.Epoch)
+		}
+	case event.Epoch != s.Epoch:
+		return fmt.Errorf("epoch %d is not the current %d", event.Epoch, s.Epoch)
+	case s.Owner == "" && s.Finished == nil:
+		return fmt.Errorf("nobody owns the run")
+	}
+	turn := s.Turns
+	if event.Type == TypeDecisionMade {
+		turn++
+	}
+	if event.Turn != turn {
+		return fmt.Errorf("turn %d is not the current %d", event.Turn, turn)
+	}
+	return nil
+}
+
+// applyPayload decodes the payload strictly and hands it to its step. Each step
+// checks before it changes anything.
+func (s *State) applyPayload(record Record) error {
+	switch record.Event.Type {
+	case TypeClaimed:
+		return step(record, s.applyClaimed)
+	case TypeReleased:
+		return step(record, s.applyReleased)
+	case TypeRunStarted:
+		return step(record, s.applyRunStarted)
+	case TypeDecisionMade:
+		return step(record, s.applyDecisionMade)
+	case TypeModelFailed:
+		return step(record, s.applyModelFailed)
+	case TypeApprovalRequested:
+		return step(record, s.applyApprovalRequested)
+	case TypeApprovalGranted:
+		return step(record, s.applyApprovalGranted)
+	case TypeApprovalDenied:
+		return step(record, s.applyApprovalDenied)
+	case TypeCallDispatched:
+		return step(record, s.applyCallDispatched)
+	case TypeCallCompleted:
+		return step(record, s.applyCallCompleted)
+	case TypeEffectReconciled:
+		return step(record, s.applyEffectReconciled)
+	case TypeTurnCompleted:
+		return step(record, s.applyTurnCompleted)
+	case TypeQuestionAsked:
+		return step(record, s.applyQuestionAsked)
+	case TypeQuestionAnswered:
+		return step(record, s.applyQuestionAnswered)
+	case TypeSuspended:
+		return step(record, s.applySuspended)
+	case TypeResumed:
+		return step(record, s.applyResumed)
+	case TypeFinished:
+		return step(record, s.applyFinished)
+	default:
+		return fmt.Errorf("type is not known")
+	}
+}
+
+func step[P Payload](record Record, apply func(Record, P) error) error {
+	var payload P
+	if err := decodeStrict(record.Event.Data, &payload); err != nil {
+		return fmt.Errorf("decoding data: %w", err)
+	}
+	return apply(record, payload)
+}
+
+func decodeStrict(data json.RawMessage, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+func (s *State) applyClaimed(_ Record, p Claimed) error {
+	if p.Worker == "" {
+		return fmt.Errorf("claim names no worker")
+	}
+	if p.Previous != s.Owner {
+		return fmt.Errorf("claim takes over from %q, the owner is %q", p.Previous, s.Owner)
+	}
+	s.Epoch++
+	s.Owner, s.Waiting = p.Worker, ""
+	if p.Lost != nil {
+		s.ModelAttempts++
+		s.Usage = s.Usage.Add(*p.Lost)
+	}
+	return nil
+}
+
+func (s *State) applyReleased(_ Record, p Released) error {
+	if p.Worker != s.Owner {
+		return fmt.Errorf("%q releases, the owner is %q", p.Worker, s.Owner)
+	}
+	s.Owner, s.Waiting = "", p.Waiting
+	return nil
+}
+
+func (s *State) applyRunStarted(_ Record, p RunStarted) error {
+	if s.Run != nil {
+		return fmt.Errorf("the run has started before")
+	}
+	s.Run = &p
+	return nil
+}
+
+func (s *State) applyModelFailed(r Record, p ModelFailed) error {
+	if !s.DecisionDue() {
+		return fmt.Errorf("no decision is due")
+	}
+	s.ModelAttempts++
+	s.ModelFailure, s.FailedAt = &p, r.Event.Time
+	s.Usage = s.Usage.Add(p.Usage)
+	return nil
+}
+
+func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
+	if !s.DecisionDue() {
+		return fmt.Errorf("no decision is due")
+	}
+	if p.Part != "" && p.Part != strictjson.Digest(r.Part) {
+		return fmt.Errorf("the provider's reply does not have the digest recorded for it")
+	}
+	turn := Turn{Number: s.Turns + 1, Decision: p, Part: r.Part}
+	seen := map[string]bool{}
+	for _, call := range p.Calls {
+		if call.ID == "" || seen[call.ID] || s.hasCall(call.ID) {
+			return fmt.Errorf("call id %q is empty or used before", call.ID)
+		}
+		seen[call.ID] = true
+		turn.Calls = append(turn.Calls, CallState{Call: call, Phase: PhasePrepared})
+	}
+	intents, err := useIntents(s.Intents, p.Calls)
+	if err != nil {
+		return err
+	}
+	s.Intents = intents
+	s.Turns++
+	s.Usage = s.Usage.Add(p.Usage)
+	s.ModelAttempts, s.ModelFailure = 0, nil
+	if p.Kind == DecisionInvalid {
+		s.InvalidInRow++
+	} else {
+		s.InvalidInRow = 0
+	}
+	s.Transcript = append(s.Transcript, turn)
+	s.Open = true
+	return nil
+}
+
+func (s *State) hasCall(id string) bool {
+	for i := range s.Transcript {
+		if s.Transcript[i].call(id) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// useIntents takes the approved intents that cover calls out of the list, so that one
+// approval never serves two calls.
+func useIntents(intents []Intent, calls []Call) ([]Intent, error) {
+	left := slices.Clone(intents)
+	for _, call := range calls {
+		if call.Verdict == nil || call.Verdict.ApprovedBy == "" {
+			continue
+		}
+		i := slices.IndexFunc(left, func(intent Intent) bool {
+			return intent.Approval == call.Verdict.ApprovedBy && intent.Tool == call.Tool && intent.ArgumentsDigest == call.ArgumentsDigest
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("call %s claims an approval that was not given for it", call.ID)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return left, nil
+}
+
+func (s *State) applyTurnCompleted(_ Record, p TurnCompleted) error {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return fmt.Errorf("no turn is open")
+	}
+	if !turn.AllDone() {
+		return fmt.Errorf("turn %d has calls without results", turn.Number)
+	}
+	turn.Completed = true
+	s.Open = false
+	if p.Failed {
+		s.FailuresInRow++
+	} else if len(turn.Calls) > 0 {
+		s.FailuresInRow = 0
+	}
+	if p.Plan == "" {
+		return nil
+	}
+	if len(s.History) == historyLimit {
+		s.History = s.History[1:]
+	}
+	s.History = append(s.History, p)
+	if p.Progress != "" && p.Progress == s.Progress {
+		s.UnchangedTurns++
+	} else {
+		s.Progress, s.UnchangedTurns = p.Progress, 0
+	}
+	return nil
+}
+
+func (s *State) applySuspended(Record, Suspended) error {
+	if s.Suspended {
+		return fmt.Errorf("the run is suspended already")
+	}
+	s.Suspended = true
+	return nil
+}
+
+func (s *State) applyResumed(Record, Resumed) error {
+	if !s.Suspended {
+		return fmt.Errorf("the run is not suspended")
+	}
+	s.Suspended = false
+	return nil
+}
+
+func (s *State) applyFinished(r Record, p Finished) error {
+	if p.Reason == "" {
+		return fmt.Errorf("the ending has no reason")
+	}
+	if turn := s.OpenTurn(); turn != nil && !turn.AllDone() {
+		return fmt.Errorf("turn %d has calls without results", turn.Number)
+	}
+	s.Finished, s.FinishedAt = &p, r.Event.Time
+	s.Owner, s.Waiting = "", ""
+	s.Approval, s.Question = nil, nil
+	s.Open = false
+	return nil
+}

@@ -1,0 +1,200 @@
+package journal
+
+import "fmt"
+
+func (s *State) applyApprovalRequested(_ Record, p ApprovalRequested) error {
+	turn := s.OpenTurn()
+	switch {
+	case turn == nil:
+		return fmt.Errorf("no turn is open")
+	case s.Approval != nil || s.Question != nil:
+		return fmt.Errorf("people are asked something already")
+	case turn.Dispatched:
+		return fmt.Errorf("calls of turn %d were sent before", turn.Number)
+	case p.Digest == "":
+		return fmt.Errorf("the request has no digest")
+	}
+	s.Approval = &p
+	turn.Gate, turn.Granted = GatePending, nil
+	return nil
+}
+
+func (s *State) applyApprovalGranted(r Record, p ApprovalGranted) error {
+	turn := s.OpenTurn()
+	if turn == nil || s.Approval == nil || p.Digest != s.Approval.Digest {
+		return fmt.Errorf("the approval names what is not pending")
+	}
+	if r.Event.By == "" {
+		return fmt.Errorf("the approval names nobody")
+	}
+	if s.Approval.Intent {
+		for _, call := range s.Approval.Calls {
+			s.Intents = append(s.Intents, Intent{Tool: call.Tool, ArgumentsDigest: call.ArgumentsDigest, Approval: p.Digest})
+		}
+	}
+	turn.Gate, turn.Granted = GateGranted, s.Approval
+	s.Approval = nil
+	return nil
+}
+
+func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
+	turn := s.OpenTurn()
+	if turn == nil || p.Digest == "" {
+		return fmt.Errorf("no request for approval is open")
+	}
+	granted := turn.Granted != nil && p.Digest == turn.Granted.Digest && !turn.Dispatched
+	pending := s.Approval != nil && p.Digest == s.Approval.Digest
+	if !granted && !pending {
+		return fmt.Errorf("the denial names what is not pending")
+	}
+	if !p.Expired && r.Event.By == "" {
+		return fmt.Errorf("the denial names nobody")
+	}
+	if !p.Expired {
+		for i := range turn.Calls {
+			if plan := turn.Calls[i].Call.PlanDigest; plan != "" {
+				s.Refused[plan] = true
+			}
+		}
+	}
+	s.Approval = nil
+	turn.Gate, turn.Denied = GateDenied, &p
+	return nil
+}
+
+func (s *State) applyCallDispatched(r Record, p CallDispatched) error {
+	turn := s.OpenTurn()
+	if turn == nil || len(p.Calls) == 0 {
+		return fmt.Errorf("no call is to be sent")
+	}
+	for _, dispatch := range p.Calls {
+		if err := turn.checkDispatch(dispatch); err != nil {
+			return fmt.Errorf("call %s: %w", dispatch.ID, err)
+		}
+	}
+	turn.Dispatched = true
+	for _, dispatch := range p.Calls {
+		call := turn.call(dispatch.ID)
+		if call.Attempt == 0 {
+			call.FirstSent = r.Event.Time
+			s.ToolCalls++
+			s.CallsByTool[call.Call.Tool]++
+		}
+		call.Phase, call.Attempt = PhaseDispatched, dispatch.Attempt
+		call.Deadline, call.LastSent = dispatch.Deadline, r.Event.Time
+	}
+	return nil
+}
+
+// checkDispatch is the last line of defence: whatever the turn machine believes,
+// nothing invalid, denied or pending is ever recorded as sent.
+func (t *Turn) checkDispatch(dispatch Dispatch) error {
+	call := t.call(dispatch.ID)
+	switch {
+	case call == nil:
+		return fmt.Errorf("is not part of turn %d", t.Number)
+	case call.Phase != PhasePrepared && call.Phase != PhaseRetrying:
+		return fmt.Errorf("is %s", call.Phase)
+	case dispatch.Attempt != call.Attempt+1:
+		return fmt.Errorf("attempt %d follows %d", dispatch.Attempt, call.Attempt)
+	case call.Attempt > 0 && call.Call.Effect != ReadOnly && call.Call.Effect != Idempotent:
+		return fmt.Errorf("is not repeatable")
+	case t.Decision.Kind != DecisionToolCalls || call.Call.Invalid != "" || call.Call.Verdict == nil:
+		return fmt.Errorf("is not valid")
+	case call.Call.Verdict.Action != ActionAllow && call.Call.Verdict.Action != ActionAsk:
+		return fmt.Errorf("was denied")
+	case t.Gate == GatePending || t.Gate == GateDenied || (t.Asks() && t.Gate != GateGranted):
+		return fmt.Errorf("has no approval")
+	}
+	return nil
+}
+
+func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return fmt.Errorf("no turn is open")
+	}
+	call := turn.call(p.ID)
+	switch {
+	case call == nil:
+		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
+	case call.Phase == PhaseDone:
+		return fmt.Errorf("call %s has its result already", p.ID)
+	case p.Attempt != call.Attempt:
+		return fmt.Errorf("call %s: attempt %d is not the current %d", p.ID, p.Attempt, call.Attempt)
+	case !p.Final && call.Phase != PhaseDispatched:
+		return fmt.Errorf("call %s was not under way", p.ID)
+	}
+	call.Last, call.EndedAt = &p, r.Event.Time
+	switch {
+	case p.Final:
+		call.Phase = PhaseDone
+	case p.Retryable:
+		call.Phase = PhaseRetrying
+	default:
+		call.Phase = PhaseUnknown
+	}
+	if p.Effect == EffectUnknown && call.Call.Effect != ReadOnly && call.Attempt > 0 && !p.Retryable {
+		s.noteUnknown(call, r)
+	}
+	return nil
+}
+
+func (s *State) noteUnknown(call *CallState, r Record) {
+	for _, unknown := range s.Unknown {
+		if unknown.CallID == call.Call.ID {
+			return
+		}
+	}
+	s.Unknown = append(s.Unknown, UnknownEffect{
+		CallID: call.Call.ID, EffectKey: call.Call.EffectKey, Tool: call.Call.Tool,
+		Since: call.LastSent, NotedAt: r.Event.Time,
+	})
+}
+
+func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
+	if p.Effect != EffectCommitted && p.Effect != EffectRejected {
+		return fmt.Errorf("effect %q is neither committed nor rejected", p.Effect)
+	}
+	if r.Event.By == "" {
+		return fmt.Errorf("the settlement names nobody")
+	}
+	for i, unknown := range s.Unknown {
+		if unknown.CallID != p.ID || unknown.EffectKey != p.EffectKey {
+			continue
+		}
+		s.Unknown = append(s.Unknown[:i:i], s.Unknown[i+1:]...)
+		if turn := s.OpenTurn(); turn != nil {
+			if call := turn.call(p.ID); call != nil && call.Phase == PhaseUnknown {
+				call.Settled = p.Effect
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("call %s has no unknown effect under that key", p.ID)
+}
+
+func (s *State) applyQuestionAsked(_ Record, p QuestionAsked) error {
+	turn := s.OpenTurn()
+	switch {
+	case turn == nil || turn.call(p.CallID) == nil:
+		return fmt.Errorf("no call asks it")
+	case s.Question != nil || s.Approval != nil:
+		return fmt.Errorf("people are asked something already")
+	case p.ID == "":
+		return fmt.Errorf("the question has no id")
+	}
+	s.Question = &p
+	return nil
+}
+
+func (s *State) applyQuestionAnswered(r Record, p QuestionAnswered) error {
+	if s.Question == nil || p.ID != s.Question.ID {
+		return fmt.Errorf("the answer names a question that is not open")
+	}
+	if r.Event.By == "" {
+		return fmt.Errorf("the answer names nobody")
+	}
+	s.Question = nil
+	return nil
+}

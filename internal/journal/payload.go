@@ -1,0 +1,435 @@
+package journal
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Payload is what an event of one type holds.
+type Payload interface {
+	// Type of the event that holds the payload.
+	Type() Type
+}
+
+// Claimed begins a new epoch: the named worker owns the run from here on.
+type Claimed struct {
+	Worker string `json:"worker"`
+	// Previous is the owner that did not let go, empty when there was none.
+	Previous string `json:"previous,omitempty"`
+	// Lost is the estimate charged for a model request that the previous owner may
+	// have sent and nobody saw the answer of.
+	Lost *Usage `json:"lost,omitempty"`
+}
+
+// Released lets go of the run.
+type Released struct {
+	Worker string `json:"worker"`
+	// Waiting says what for, as a reason of the condition Succeeded.
+	Waiting string `json:"waiting"`
+}
+
+// RunStarted freezes what must not change in a run.
+type RunStarted struct {
+	Namespace    string            `json:"namespace"`
+	Name         string            `json:"name"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	CreatedBy    string            `json:"createdBy,omitempty"`
+	SystemPrompt string            `json:"systemPrompt,omitempty"`
+	Prompt       string            `json:"prompt"`
+	Model        Model             `json:"model"`
+	Limits       Limits            `json:"limits"`
+	Progress     *Progress         `json:"progress,omitempty"`
+	Output       *Output           `json:"output,omitempty"`
+	// MaxToolResultBytes bounds one tool result in the prompt.
+	MaxToolResultBytes int32 `json:"maxToolResultBytes"`
+	HumanInput         bool  `json:"humanInput"`
+	// Tools is the catalogue, in the order in which the model sees it.
+	Tools    []Tool   `json:"tools,omitempty"`
+	Policies []Policy `json:"policies,omitempty"`
+}
+
+// Model is the frozen part of a Model.
+type Model struct {
+	Name                  string          `json:"name"`
+	Provider              string          `json:"provider"`
+	Model                 string          `json:"model,omitempty"`
+	Endpoint              string          `json:"endpoint,omitempty"`
+	MaxOutputTokens       int32           `json:"maxOutputTokens"`
+	RequestTimeoutSeconds int32           `json:"requestTimeoutSeconds"`
+	MaxAttempts           int32           `json:"maxAttempts"`
+	Parameters            json.RawMessage `json:"parameters,omitempty"`
+}
+
+// Limits are a run's limits, every default filled in.
+type Limits struct {
+	MaxTurns               int32 `json:"maxTurns"`
+	MaxToolCalls           int32 `json:"maxToolCalls"`
+	MaxTokens              int64 `json:"maxTokens"`
+	ActiveDeadlineSeconds  int32 `json:"activeDeadlineSeconds"`
+	DeadlineSeconds        int32 `json:"deadlineSeconds"`
+	MaxRepeatedPlans       int32 `json:"maxRepeatedPlans"`
+	MaxConsecutiveFailures int32 `json:"maxConsecutiveFailures"`
+	MaxInvalidDecisions    int32 `json:"maxInvalidDecisions"`
+	InputTimeoutSeconds    int32 `json:"inputTimeoutSeconds"`
+}
+
+// Progress is a goal measure that must move.
+type Progress struct {
+	Expression        string `json:"expression"`
+	MaxUnchangedTurns int32  `json:"maxUnchangedTurns"`
+}
+
+// Output is what the final answer must satisfy.
+type Output struct {
+	Schema      json.RawMessage `json:"schema,omitempty"`
+	Validations []Validation    `json:"validations,omitempty"`
+}
+
+// Validation is one condition on the final answer.
+type Validation struct {
+	Expression string `json:"expression"`
+	Message    string `json:"message"`
+}
+
+// Tool is one entry of the frozen catalogue.
+type Tool struct {
+	Name        string          `json:"name"`
+	Alias       string          `json:"alias"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+	Digest      string          `json:"digest"`
+}
+
+// Policy is a ToolPolicy as it was when the run started. Rules stay live.
+type Policy struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens     int64 `json:"inputTokens"`
+	OutputTokens    int64 `json:"outputTokens"`
+	CacheReadTokens int64 `json:"cacheReadTokens,omitempty"`
+	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
+	// Estimated is true when the provider did not report.
+	Estimated bool `json:"estimated,omitempty"`
+}
+
+// Total is what counts against the token budget.
+func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
+
+// Add returns the sum; it is estimated when either part is.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		InputTokens:     u.InputTokens + v.InputTokens,
+		OutputTokens:    u.OutputTokens + v.OutputTokens,
+		CacheReadTokens: u.CacheReadTokens + v.CacheReadTokens,
+		ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens,
+		Estimated:       u.Estimated || v.Estimated,
+	}
+}
+
+// DecisionKind is the closed set of decisions.
+type DecisionKind string
+
+// Kinds of a decision.
+const (
+	DecisionFinal           DecisionKind = "Final"
+	DecisionToolCalls       DecisionKind = "ToolCalls"
+	DecisionRequestApproval DecisionKind = "RequestApproval"
+	DecisionQuestion        DecisionKind = "Question"
+	DecisionCannotContinue  DecisionKind = "CannotContinue"
+	DecisionRefused         DecisionKind = "Refused"
+	DecisionOverflow        DecisionKind = "Overflow"
+	DecisionInvalid         DecisionKind = "Invalid"
+)
+
+// DecisionMade is one turn: what the model decided, and what was made of it.
+type DecisionMade struct {
+	Kind DecisionKind `json:"kind"`
+	// Text is the answer, the question, the reason to give up, or what was said
+	// beside calls.
+	Text string `json:"text,omitempty"`
+	// Calls in the reply's order. For every kind but Final, Refused and Overflow a
+	// reply may have some; each gets exactly one result.
+	Calls []Call `json:"calls,omitempty"`
+	// Intents are the calls that a RequestApproval announces.
+	Intents []Intent `json:"intents,omitempty"`
+	// Code and Problem say what is wrong with an Invalid decision.
+	Code    string `json:"code,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// Clipped is true when the request's output limit was lowered by the token budget.
+	Clipped bool `json:"clipped,omitempty"`
+
+	StopReason     string `json:"stopReason,omitempty"`
+	Usage          Usage  `json:"usage"`
+	Attempt        int32  `json:"attempt"`
+	DurationMillis int64  `json:"durationMillis"`
+	// RequestDigest covers the projected request, Projection is the version of the
+	// projection that made it.
+	RequestDigest string `json:"requestDigest"`
+	Projection    int    `json:"projection"`
+	RequestID     string `json:"requestID,omitempty"`
+	// Part is the digest of the provider's own reply, stored beside the event.
+	Part string `json:"part,omitempty"`
+}
+
+// Call is one proposed call with everything that is frozen about it.
+type Call struct {
+	// ID is unique in the run; ProviderID is what the reply said.
+	ID         string `json:"id"`
+	ProviderID string `json:"providerID,omitempty"`
+	// Alias as the model wrote it; Tool is the full name, empty when there is none.
+	Alias string `json:"alias"`
+	Tool  string `json:"tool,omitempty"`
+	// Arguments exactly as the model wrote them.
+	Arguments       string `json:"arguments"`
+	ArgumentsDigest string `json:"argumentsDigest"`
+	// PlanDigest covers tool and canonical arguments, to recognise a call again.
+	PlanDigest string `json:"planDigest,omitempty"`
+	EffectKey  string `json:"effectKey,omitempty"`
+	// Effect, Parallel, ConflictKey, TimeoutSeconds, MaxAttempts,
+	// KeyLifetimeSeconds, MaxResultBytes and Required are the tool's properties
+	// when the decision was made.
+	Effect             string `json:"effect,omitempty"`
+	Parallel           bool   `json:"parallel,omitempty"`
+	ConflictKey        string `json:"conflictKey,omitempty"`
+	TimeoutSeconds     int32  `json:"timeoutSeconds,omitempty"`
+	MaxAttempts        int32  `json:"maxAttempts,omitempty"`
+	KeyLifetimeSeconds int32  `json:"keyLifetimeSeconds,omitempty"`
+	MaxResultBytes     int32  `json:"maxResultBytes,omitempty"`
+	Required           bool   `json:"required,omitempty"`
+	// Verdict of policy when the decision was made.
+	Verdict *Verdict `json:"verdict,omitempty"`
+	// Invalid says why the call can't run; such a call has no verdict.
+	Invalid string `json:"invalid,omitempty"`
+}
+
+// Verdict is what policy said about a call.
+type Verdict struct {
+	Action       string `json:"action"`
+	Policy       string `json:"policy,omitempty"`
+	Rule         string `json:"rule,omitempty"`
+	RuleDigest   string `json:"ruleDigest,omitempty"`
+	PolicyDigest string `json:"policyDigest,omitempty"`
+	// End is true when a Deny ends the run.
+	End bool `json:"end,omitempty"`
+	// ApprovedBy is the digest of a granted intent that covers an Ask.
+	ApprovedBy string `json:"approvedBy,omitempty"`
+	// TimeoutSeconds, EndOnTimeout and EndOnDeny are the terms of an Ask.
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	EndOnTimeout   bool  `json:"endOnTimeout,omitempty"`
+	EndOnDeny      bool  `json:"endOnDeny,omitempty"`
+	// Message for the model on a Deny, for people on an Ask.
+	Message string `json:"message,omitempty"`
+}
+
+// Intent is a call that the model asks approval for before proposing it.
+type Intent struct {
+	Tool            string `json:"tool"`
+	Arguments       string `json:"arguments"`
+	ArgumentsDigest string `json:"argumentsDigest"`
+	// Approval is the digest of the request that covered it.
+	Approval string `json:"approval,omitempty"`
+}
+
+// ModelFailed is a request that brought no decision.
+type ModelFailed struct {
+	Attempt int32  `json:"attempt"`
+	Class   string `json:"class"`
+	Status  int    `json:"status,omitempty"`
+	Code    string `json:"code,omitempty"`
+	// RetryAfterMillis is what the provider asked for.
+	RetryAfterMillis int64 `json:"retryAfterMillis,omitempty"`
+	DurationMillis   int64 `json:"durationMillis,omitempty"`
+	// Usage is the estimate charged when the request may have cost something.
+	Usage Usage `json:"usage,omitzero"`
+}
+
+// ApprovalRequested puts a batch, or what the model intends, before people.
+type ApprovalRequested struct {
+	// Digest is what a verdict must name.
+	Digest    string    `json:"digest"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// EndOnTimeout and EndOnDeny say what ends the run.
+	EndOnTimeout bool   `json:"endOnTimeout,omitempty"`
+	EndOnDeny    bool   `json:"endOnDeny,omitempty"`
+	Message      string `json:"message,omitempty"`
+	// Calls as they will run. For an intent they are the announced ones.
+	Calls []PendingCall `json:"calls,omitempty"`
+	// Intent is true when the model asked, so that approval grants nothing by itself.
+	Intent bool `json:"intent,omitempty"`
+}
+
+// PendingCall is one call of an ApprovalRequested.
+type PendingCall struct {
+	ID              string `json:"id"`
+	Tool            string `json:"tool"`
+	Policy          string `json:"policy,omitempty"`
+	Rule            string `json:"rule,omitempty"`
+	RuleDigest      string `json:"ruleDigest,omitempty"`
+	PolicyDigest    string `json:"policyDigest,omitempty"`
+	Asks            bool   `json:"asks,omitempty"`
+	Effect          string `json:"effect,omitempty"`
+	EffectKey       string `json:"effectKey,omitempty"`
+	ArgumentsDigest string `json:"argumentsDigest"`
+}
+
+// ApprovalGranted lets what was asked go on; By names who.
+type ApprovalGranted struct {
+	Digest string `json:"digest"`
+}
+
+// ApprovalDenied refuses what was asked; By names who, unless it expired.
+type ApprovalDenied struct {
+	Digest  string `json:"digest"`
+	Reason  string `json:"reason,omitempty"`
+	Expired bool   `json:"expired,omitempty"`
+	// End is true when the run ends with it.
+	End bool `json:"end,omitempty"`
+}
+
+// CallDispatched is written before calls are sent.
+type CallDispatched struct {
+	Calls []Dispatch `json:"calls"`
+}
+
+// Dispatch is one attempt at one call.
+type Dispatch struct {
+	ID       string    `json:"id"`
+	Attempt  int32     `json:"attempt"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// CallCompleted is how an attempt, or a call that was never sent, ended.
+type CallCompleted struct {
+	ID      string `json:"id"`
+	Attempt int32  `json:"attempt,omitempty"`
+	// Final is true when this is the call's one result; otherwise another attempt or
+	// a settlement follows.
+	Final            bool            `json:"final"`
+	Class            string          `json:"class"`
+	Effect           string          `json:"effect,omitempty"`
+	Retryable        bool            `json:"retryable,omitempty"`
+	RetryAfterMillis int64           `json:"retryAfterMillis,omitempty"`
+	DurationMillis   int64           `json:"durationMillis,omitempty"`
+	Value            json.RawMessage `json:"value,omitempty"`
+	Truncated        bool            `json:"truncated,omitempty"`
+	Size             int64           `json:"size,omitempty"`
+	Message          string          `json:"message,omitempty"`
+	Receipt          string          `json:"receipt,omitempty"`
+	// ResultDigest covers class and value less what the policy ignores for progress.
+	ResultDigest string `json:"resultDigest,omitempty"`
+	// Repeats is how many times in a row this call has now given this result.
+	Repeats int32 `json:"repeats,omitempty"`
+}
+
+// EffectReconciled settles a call whose effect was unknown; By names who.
+type EffectReconciled struct {
+	ID        string `json:"id"`
+	EffectKey string `json:"effectKey"`
+	// Effect is committed or rejected.
+	Effect string `json:"effect"`
+}
+
+// TurnCompleted closes a turn: every call of it has its result.
+type TurnCompleted struct {
+	// Plan covers the calls that ran, order ignored; empty when none did.
+	Plan string `json:"plan,omitempty"`
+	// Results covers their results likewise.
+	Results string `json:"results,omitempty"`
+	// Calls that ran, with their results, for recognising repetition.
+	Calls []CallResult `json:"calls,omitempty"`
+	// Failed is true when the turn had calls and every one of them failed.
+	Failed bool `json:"failed,omitempty"`
+	// Progress is the digest of the progress expression's value, where there is one.
+	Progress string `json:"progress,omitempty"`
+}
+
+// CallResult pairs a call with its result, both as digests.
+type CallResult struct {
+	Plan   string `json:"plan"`
+	Result string `json:"result"`
+}
+
+// QuestionAsked puts a question before people.
+type QuestionAsked struct {
+	ID        string    `json:"id"`
+	CallID    string    `json:"callID"`
+	Text      string    `json:"text"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// QuestionAnswered answers it; By names who.
+type QuestionAnswered struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// Suspended records that people stopped the run.
+type Suspended struct{}
+
+// Resumed records that people let it go on.
+type Resumed struct{}
+
+// Finished ends the run. Nothing but settlements may follow.
+type Finished struct {
+	// Reason is one of the reasons of the condition Succeeded.
+	Reason string `json:"reason"`
+	// Message for people: stable, bounded, without content of model or tools.
+	Message string `json:"message"`
+	// Answer is the whole final answer.
+	Answer *string `json:"answer,omitempty"`
+}
+
+// Type implements Payload.
+func (Claimed) Type() Type { return TypeClaimed }
+
+// Type implements Payload.
+func (Released) Type() Type { return TypeReleased }
+
+// Type implements Payload.
+func (RunStarted) Type() Type { return TypeRunStarted }
+
+// Type implements Payload.
+func (DecisionMade) Type() Type { return TypeDecisionMade }
+
+// Type implements Payload.
+func (ModelFailed) Type() Type { return TypeModelFailed }
+
+// Type implements Payload.
+func (ApprovalRequested) Type() Type { return TypeApprovalRequested }
+
+// Type implements Payload.
+func (ApprovalGranted) Type() Type { return TypeApprovalGranted }
+
+// Type implements Payload.
+func (ApprovalDenied) Type() Type { return TypeApprovalDenied }
+
+// Type implements Payload.
+func (CallDispatched) Type() Type { return TypeCallDispatched }
+
+// Type implements Payload.
+func (CallCompleted) Type() Type { return TypeCallCompleted }
+
+// Type implements Payload.
+func (EffectReconciled) Type() Type { return TypeEffectReconciled }
+
+// Type implements Payload.
+func (TurnCompleted) Type() Type { return TypeTurnCompleted }
+
+// Type implements Payload.
+func (QuestionAsked) Type() Type { return TypeQuestionAsked }
+
+// Type implements Payload.
+func (QuestionAnswered) Type() Type { return TypeQuestionAnswered }
+
+// Type implements Payload.
+func (Suspended) Type() Type { return TypeSuspended }
+
+// Type implements Payload.
+func (Resumed) Type() Type { return TypeResumed }
+
+// Type implements Payload.
+func (Finished) Type() Type { return TypeFinished }

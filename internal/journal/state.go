@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// State is what a journal says about its run. The zero value with a UID is a run whose
+// journal has not begun. Only Apply changes it.
+type State struct {
+	// UID of the run; the chain starts from it.
+	UID string
+	// Events, Bytes and Head describe the journal itself.
+	Events int64
+	Bytes  int64
+	Head   string
+
+	// StartTime is the time of the first event, LastTime that of the newest.
+	StartTime time.Time
+	LastTime  time.Time
+	// Epoch is the number of claims so far.
+	Epoch int64
+	// Owner is the worker of the last claim until it releases, else empty.
+	Owner string
+	// Waiting is what the last release said, empty while owned.
+	Waiting string
+
+	// Run is what RunStarted froze, nil before.
+	Run *RunStarted
+	// Turns and ToolCalls count decisions and first dispatches.
+	Turns     int32
+	ToolCalls int32
+	Usage     Usage
+	// ActiveMillis is the time spent working.
+	ActiveMillis int64
+
+	// ModelAttempts counts the requests lost or failed since the last decision;
+	// ModelFailure is the newest of them and FailedAt its time.
+	ModelAttempts int32
+	ModelFailure  *ModelFailed
+	FailedAt      time.Time
+	// InvalidInRow and FailuresInRow count invalid decisions, and turns whose every
+	// call failed, since the last that was not.
+	InvalidInRow  int32
+	FailuresInRow int32
+	// UnchangedTurns counts executed turns that left Progress as it was.
+	UnchangedTurns int32
+	Progress       string
+
+	// Transcript holds every turn, oldest first. The last one is open while Open.
+	Transcript []Turn
+	// Open is true from a decision until its TurnCompleted.
+	Open bool
+	// History holds the newest executed turns, for recognising repetition.
+	History []TurnCompleted
+	// CallsByTool counts first dispatches by full name.
+	CallsByTool map[string]int32
+
+	// Approval and Question wait for people.
+	Approval *ApprovalRequested
+	Question *QuestionAsked
+	// Intents were approved at the model's request and not used yet.
+	Intents []Intent
+	// Refused holds the plan digests of calls that a person denied.
+	Refused map[string]bool
+
+	Suspended bool
+	// Unknown lists the calls whose effect nobody knows, oldest first.
+	Unknown []UnknownEffect
+	// Finished is the ending, nil while the run is open.
+	Finished   *Finished
+	FinishedAt time.Time
+}
+
+// UnknownEffect is a call of which nobody knows whether it took effect.
+type UnknownEffect struct {
+	CallID    string
+	EffectKey string
+	Tool      string
+	Since     time.Time
+	// NotedAt is when the journal said so.
+	NotedAt time.Time
+}
+
+// Gate says whether a turn's calls wait for approval.
+type Gate string
+
+// Gates of a turn.
+const (
+	// GateNone means that nobody was asked.
+	GateNone Gate = ""
+	// GatePending means that a request for approval is open.
+	GatePending Gate = "Pending"
+	// GateGranted means that it was granted.
+	GateGranted Gate = "Granted"
+	// GateDenied means that it was denied or lapsed.
+	GateDenied Gate = "Denied"
+)
+
+// Turn is one decision and what became of it.
+type Turn struct {
+	Number   int32
+	Decision DecisionMade
+	// Part is the provider's own reply.
+	Part json.RawMessage
+	// Calls in the decision's order.
+	Calls []CallState
+	Gate  Gate
+	// Granted is the request that was granted, Denied the refusal.
+	Granted *ApprovalRequested
+	Denied  *ApprovalDenied
+	// Dispatched is true once any call was sent.
+	Dispatched bool
+	Completed  bool
+}
+
+// Phase is where a call stands.
+type Phase string
+
+// Phases of a call.
+const (
+	PhasePrepared   Phase = "Prepared"   // not sent yet
+	PhaseDispatched Phase = "Dispatched" // an attempt is under way, or was lost
+	PhaseRetrying   Phase = "Retrying"   // an attempt ended and another follows
+	PhaseUnknown    Phase = "Unknown"    // nobody knows whether it took effect
+	PhaseDone       Phase = "Done"       // has its one result
+)
+
+// CallState is a call and what became of it.
+type CallState struct {
+	Call    Call
+	Phase   Phase
+	Attempt int32
+	// Deadline of the newest attempt, FirstSent and LastSent when attempts were
+	// committed, EndedAt when the newest attempt ended.
+	Deadline  time.Time
+	FirstSent time.Time
+	LastSent  time.Time
+	EndedAt   time.Time
+	// Last is the newest CallCompleted; with PhaseDone it is the result.
+	Last *CallCompleted
+	// Settled is what a person said about the effect.
+	Settled string
+}
+
+// OpenTurn is the turn whose calls still need results, nil when a decision is due.
+func (s *State) OpenTurn() *Turn {
+	if !s.Open || len(s.Transcript) == 0 {
+		return nil
+	}
+	return &s.Transcript[len(s.Transcript)-1]
+}
+
+// DecisionDue is true when the model is to be asked next.
+func (s *State) DecisionDue() bool {
+	return s.Run != nil && s.Finished == nil && !s.Open
+}
+
+// call finds a call of the open turn by id.
+func (t *Turn) call(id string) *CallState {
+	for i := range t.Calls {
+		if t.Calls[i].Call.ID == id {
+			return &t.Calls[i]
+		}
+	}
+	return nil
+}
+
+// AllDone is true when every call has its result.
+func (t *Turn) AllDone() bool {
+	for i := range t.Calls {
+		if t.Calls[i].Phase != PhaseDone {
+			return false
+		}
+	}
+	return true
+}
+
+// Asks is true when some call may run only after approval.
+func (t *Turn) Asks() bool {
+	for i := range t.Calls {
+		if v := t.Calls[i].Call.Verdict; v != nil && v.Action == ActionAsk && v.ApprovedBy == "" && t.Calls[i].Phase != PhaseDone {
+			return true
+		}
+	}
+	return false
+}
+
+// Actions of a Verdict.
+const (
+	ActionAllow = "Allow"
+	ActionAsk   = "Ask"
+	ActionDeny  = "Deny"
+)
+
+// Effects of a Call.
+const (
+	ReadOnly      = "ReadOnly"
+	Idempotent    = "Idempotent"
+	NonIdempotent = "NonIdempotent"
+)
+
+// States of an effect, in CallCompleted and EffectReconciled.
+const (
+	EffectCommitted = "committed"
+	EffectRejected  = "rejected"
+	EffectUnknown   = "unknown"
+)

@@ -1,0 +1,214 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pawl-run/pawl/internal/journal"
+)
+
+// advance moves an open turn towards its end, where every call has its result.
+func advance(f Facts, turn *journal.Turn) Step {
+	switch d := turn.Decision; d.Kind {
+	case journal.DecisionFinal:
+		answer := d.Text
+		return commit(journal.Finished{Reason: "Completed", Message: "the model gave an answer", Answer: &answer})
+	case journal.DecisionRefused:
+		return finish(f, "ModelRefused", "the model or its content filter refused to answer")
+	case journal.DecisionOverflow:
+		return finish(f, "ContextOverflow", "the conversation is longer than the model accepts")
+	case journal.DecisionCannotContinue:
+		return finish(f, "CannotContinue", "the model said that it can't go on; its words are in the journal")
+	case journal.DecisionInvalid:
+		return invalid(f, turn)
+	}
+	if turn.AllDone() {
+		return complete(f, turn)
+	}
+	switch turn.Decision.Kind {
+	case journal.DecisionQuestion:
+		return askQuestion(f, turn)
+	case journal.DecisionRequestApproval:
+		return askIntent(f, turn)
+	default:
+		return batch(f, turn)
+	}
+}
+
+// invalid explains a decision that is not valid to the model, as often as the limit allows.
+func invalid(f Facts, turn *journal.Turn) Step {
+	d := turn.Decision
+	switch limit := f.State.Run.Limits.MaxInvalidDecisions; {
+	case d.Clipped && d.Code == "CutOff":
+		return finish(f, "TokenBudgetExhausted", "the reply was cut off by what was left of the token budget (maxTokens)")
+	case f.State.InvalidInRow > limit && d.Code == CodeOutput:
+		return finish(f, "OutputInvalid", fmt.Sprintf("the answer did not satisfy spec.output %d times in a row (maxInvalidDecisions)", f.State.InvalidInRow))
+	case f.State.InvalidInRow > limit:
+		return finish(f, "InvalidDecision", fmt.Sprintf("%d decisions in a row were not valid, the last one %s (maxInvalidDecisions)", f.State.InvalidInRow, d.Code))
+	}
+	if turn.AllDone() {
+		return commit(journal.TurnCompleted{})
+	}
+	return commit(invalidResults(turn)...)
+}
+
+func invalidResults(turn *journal.Turn) []journal.Payload {
+	var payloads []journal.Payload
+	for i := range turn.Calls {
+		if call := &turn.Calls[i]; call.Phase == journal.PhasePrepared && call.Call.Invalid != "" {
+			payloads = append(payloads, journal.CallCompleted{
+				ID: call.Call.ID, Final: true, Class: "validation", Effect: journal.EffectRejected, Message: call.Call.Invalid,
+			})
+		}
+	}
+	return payloads
+}
+
+// batch moves a turn of tool calls: refuse what may not run, ask people where a rule
+// says so, then send group by group.
+func batch(f Facts, turn *journal.Turn) Step {
+	if step, waits := unsettled(f, turn); waits {
+		return step
+	}
+	if !turn.Dispatched {
+		if step, handled := gate(f, turn); handled {
+			return step
+		}
+	}
+	if step, failed := skipAfterFailure(turn); failed {
+		return step
+	}
+	return send(f, turn)
+}
+
+// unsettled handles calls of which nobody knows whether they took effect.
+func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
+	waiting := ""
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase != journal.PhaseUnknown {
+			continue
+		}
+		if call.Settled != "" {
+			return commit(settledResult(call)), true
+		}
+		waiting = call.Call.Tool
+	}
+	if waiting == "" {
+		return Step{}, false
+	}
+	if len(f.InFlight) > 0 {
+		return await(f), true
+	}
+	until := f.Now
+	for _, unknown := range f.State.Unknown {
+		until = unknown.NotedAt.Add(seconds(f.State.Run.Limits.InputTimeoutSeconds))
+		break
+	}
+	if !f.Now.Before(until) {
+		return finish(f, "OutcomeUnknown", "nobody settled the unknown outcome in time (inputTimeoutSeconds)"), true
+	}
+	return rest("OutcomeUnknown", fmt.Sprintf("nobody knows whether a call of %s took effect; settle it in the annotation pawl.run/settle", waiting), earliest(until, deadline(f))), true
+}
+
+// skipAfterFailure leaves out the Sequential calls that follow a call whose effect did
+// not come about: they were planned on the belief that it would.
+func skipAfterFailure(turn *journal.Turn) (Step, bool) {
+	failed := ""
+	var payloads []journal.Payload
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		switch {
+		case call.Phase == journal.PhaseDone && call.Attempt > 0 && call.Call.Effect != journal.ReadOnly && call.Last.Class != "ok":
+			failed = call.Call.Tool
+		case call.Phase == journal.PhasePrepared && failed != "" && !call.Call.Parallel:
+			payloads = append(payloads, journal.CallCompleted{
+				ID: call.Call.ID, Final: true, Class: "not_run", Effect: journal.EffectRejected,
+				Message: fmt.Sprintf("not sent, because the call of %s before it did not succeed; propose it again if it is still wanted", failed),
+			})
+		}
+	}
+	return commit(payloads...), len(payloads) > 0
+}
+
+// send starts what may start now. Groups run one after another: neighbours that are
+// Parallel form one, every other call is one of its own.
+func send(f Facts, turn *journal.Turn) Step {
+	var dispatch journal.CallDispatched
+	step := Step{Kind: Send, Until: workDeadline(f)}
+	retry := step.Until
+	for _, call := range startable(turn) {
+		if at := nextAttempt(call); f.Now.Before(at) {
+			retry = earliest(retry, at)
+			continue
+		}
+		timeout := seconds(call.Call.TimeoutSeconds)
+		dispatch.Calls = append(dispatch.Calls, journal.Dispatch{
+			ID: call.Call.ID, Attempt: call.Attempt + 1, Deadline: f.Now.Add(timeout).UTC(),
+		})
+		step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt + 1, Timeout: timeout})
+	}
+	if len(step.Calls) > 0 {
+		step.Events = []Entry{{Payload: dispatch}}
+		return step
+	}
+	if turn.AllDone() {
+		return complete(f, turn)
+	}
+	return Step{Kind: Await, Waiting: "Running", Until: retry}
+}
+
+// startable lists the calls of the current group that are ready and whose conflict
+// key nobody in the group holds.
+func startable(turn *journal.Turn) []*journal.CallState {
+	group := currentGroup(turn)
+	held := map[string]bool{}
+	for _, call := range group {
+		if call.Phase == journal.PhaseDispatched || call.Phase == journal.PhaseUnknown {
+			held[call.Call.ConflictKey] = true
+		}
+	}
+	var ready []*journal.CallState
+	for _, call := range group {
+		if call.Phase != journal.PhasePrepared && call.Phase != journal.PhaseRetrying {
+			continue
+		}
+		if key := call.Call.ConflictKey; key != "" {
+			if held[key] {
+				continue
+			}
+			held[key] = true
+		}
+		ready = append(ready, call)
+	}
+	return ready
+}
+
+// currentGroup is the first group with a call that is not done.
+func currentGroup(turn *journal.Turn) []*journal.CallState {
+	for start := 0; start < len(turn.Calls); {
+		end := start + 1
+		for turn.Calls[start].Call.Parallel && end < len(turn.Calls) && turn.Calls[end].Call.Parallel {
+			end++
+		}
+		var group []*journal.CallState
+		open := false
+		for i := start; i < end; i++ {
+			group = append(group, &turn.Calls[i])
+			open = open || turn.Calls[i].Phase != journal.PhaseDone
+		}
+		if open {
+			return group
+		}
+		start = end
+	}
+	return nil
+}
+
+// bounded cuts a text that people wrote to at most limit bytes.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "")
+}

@@ -1,0 +1,85 @@
+package run
+
+import (
+	"github.com/pawl-run/pawl/internal/journal"
+)
+
+// finish ends the run. Every call that is still open gets its one result first, so
+// that the transcript is valid whatever ended it.
+func finish(f Facts, reason, message string) Step {
+	return commit(append(closeCalls(f), journal.Finished{Reason: reason, Message: message})...)
+}
+
+func closeCalls(f Facts) []journal.Payload {
+	turn := f.State.OpenTurn()
+	if turn == nil {
+		return nil
+	}
+	var payloads []journal.Payload
+	for i := range turn.Calls {
+		if call := &turn.Calls[i]; call.Phase != journal.PhaseDone {
+			payloads = append(payloads, closing(call))
+		}
+	}
+	return payloads
+}
+
+// closing is the result of a call whose run ends.
+func closing(call *journal.CallState) journal.CallCompleted {
+	result := journal.CallCompleted{
+		ID: call.Call.ID, Attempt: call.Attempt, Final: true,
+		Class: "not_run", Effect: journal.EffectRejected, Message: "the run ended before the call was sent",
+	}
+	switch {
+	case call.Call.Invalid != "" && call.Attempt == 0:
+		result.Class, result.Message = "validation", call.Call.Invalid
+	case call.Attempt == 0:
+	case call.Settled != "":
+		result = settledResult(call)
+	case call.Call.Effect == journal.ReadOnly:
+		result.Class, result.Effect, result.Message = "transport", "", "the run ended while the call was under way"
+	case call.Phase == journal.PhaseRetrying && call.Last.Effect == journal.EffectRejected:
+		result.Class, result.Message = call.Last.Class, call.Last.Message
+	default:
+		result.Class, result.Effect, result.Message = "unknown", journal.EffectUnknown, "the run ended before anybody knew whether the call took effect"
+	}
+	return result
+}
+
+// settleLate records what people say about unknown effects after the end. It changes
+// nothing else.
+func settleLate(f Facts) Step {
+	if step, ok := settlement(f); ok {
+		return step
+	}
+	return Step{Kind: Done}
+}
+
+// settlement turns the first settlement that fits an unknown effect into an event.
+func settlement(f Facts) (Step, bool) {
+	if f.Verdicts.SettleBy == "" {
+		return Step{}, false
+	}
+	for _, unknown := range f.State.Unknown {
+		effect := f.Verdicts.Settlements[unknown.EffectKey]
+		if effect != journal.EffectCommitted && effect != journal.EffectRejected {
+			continue
+		}
+		return commitBy(f.Verdicts.SettleBy, journal.EffectReconciled{
+			ID: unknown.CallID, EffectKey: unknown.EffectKey, Effect: effect,
+		}), true
+	}
+	return Step{}, false
+}
+
+// settledResult is what the model reads of a call that a person settled.
+func settledResult(call *journal.CallState) journal.CallCompleted {
+	result := journal.CallCompleted{ID: call.Call.ID, Attempt: call.Attempt, Final: true, Effect: call.Settled}
+	if call.Settled == journal.EffectCommitted {
+		result.Class = "ok"
+		result.Value = []byte(`"The call took effect; its own result was lost and a person confirmed it."`)
+	} else {
+		result.Class, result.Message = "rejected", "The call did not take effect; a person confirmed it."
+	}
+	return result
+}

@@ -1,0 +1,151 @@
+// Package run is the turn machine: from the facts about a run it derives the next step.
+// It is pure. It has no context, clock, client, log or goroutine; time reaches it as a
+// value, and whoever acts on a step feeds what came of it back as events.
+//
+//	              +---------- Resolve ----------+
+//	              v                             |
+//	(start) -> Commit RunStarted -> AskModel -> Commit DecisionMade
+//	                                   ^               |
+//	                                   |     +---------+----------+
+//	                                   |     v         v          v
+//	           Commit TurnCompleted ---+   Send      Rest      Commit Finished
+//	                   ^                     |     (people)       |
+//	                   |                     v                    v
+//	                   +--- Commit CallCompleted                Done
+//
+// Next is asked again after every commit; it never needs to know what it said before.
+package run
+
+import (
+	"time"
+
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/policy"
+)
+
+// Desired is what people want of the run.
+type Desired string
+
+// What people may want of a run.
+const (
+	Active    Desired = "Active"
+	Suspended Desired = "Suspended"
+	Cancelled Desired = "Cancelled"
+)
+
+// Facts are everything that the next step depends on.
+type Facts struct {
+	Now     time.Time
+	State   *journal.State
+	Desired Desired
+	// Verdicts that people gave, as they stand on the object now.
+	Verdicts Verdicts
+	// Configuration is what resolving the references came to, nil when nobody tried
+	// yet. It matters only before the run has started.
+	Configuration *Configuration
+	// Policies are the live rules, nil while some policy is missing or not ready;
+	// PoliciesProblem then says why.
+	Policies        *policy.Set
+	PoliciesProblem string
+	// Active is the time spent working so far, this very moment included.
+	Active time.Duration
+	// ModelInFlight and InFlight say what this process itself has under way: a
+	// request to the model, and calls by id.
+	ModelInFlight bool
+	InFlight      map[string]bool
+}
+
+// Verdicts are what people said by annotation. A verdict without a name never acts.
+type Verdicts struct {
+	Approve, ApproveBy       string
+	Deny, DenyBy, DenyReason string
+	Answers                  map[string]string
+	AnswerBy                 string
+	Settlements              map[string]string
+	SettleBy                 string
+	// AnswersBroken and SettlementsBroken are true for a value that can't be read.
+	AnswersBroken, SettlementsBroken bool
+}
+
+// Configuration is what resolving a run's references came to. Exactly one member is set.
+type Configuration struct {
+	// Started freezes what was found.
+	Started *journal.RunStarted
+	// NotReady says what is missing; it may heal.
+	NotReady string
+	// Invalid says what is wrong for good.
+	Invalid string
+}
+
+// Kind says what a step asks for.
+type Kind string
+
+// Kinds of a step.
+const (
+	// Commit asks for the events to be committed and Next to be asked again.
+	Commit Kind = "Commit"
+	// Resolve asks for the run's references to be resolved.
+	Resolve Kind = "Resolve"
+	// AskModel asks for Request to be sent, once everything before is committed.
+	AskModel Kind = "AskModel"
+	// Send asks for Calls to be sent, once the events, which announce them, are committed.
+	Send Kind = "Send"
+	// Stop asks for everything in flight to be stopped and its outcome fed back.
+	Stop Kind = "Stop"
+	// Await keeps the run: something is in flight, or due at Until.
+	Await Kind = "Await"
+	// Rest lets go of the run until people, the cluster or Until wake it.
+	Rest Kind = "Rest"
+	// Done says that the run has ended and nothing is left to do.
+	Done Kind = "Done"
+)
+
+// Step is what is to be done next.
+type Step struct {
+	Kind Kind
+	// Events to commit first.
+	Events []Entry
+	// Request of AskModel; Clipped is true when the token budget lowered its output limit.
+	Request model.Request
+	Clipped bool
+	// Calls of Send.
+	Calls []Sending
+	// Until is when to look again, zero for when something happens.
+	Until time.Time
+	// Waiting is a reason of the condition Succeeded, with a Message for people.
+	Waiting string
+	Message string
+}
+
+// Entry is one event to commit.
+type Entry struct {
+	Payload journal.Payload
+	By      string
+	Part    []byte
+}
+
+// Sending is one attempt at one call.
+type Sending struct {
+	Call    journal.Call
+	Attempt int32
+	Timeout time.Duration
+}
+
+func commit(payloads ...journal.Payload) Step {
+	step := Step{Kind: Commit}
+	for _, payload := range payloads {
+		step.Events = append(step.Events, Entry{Payload: payload})
+	}
+	return step
+}
+
+func commitBy(by string, payload journal.Payload, rest ...journal.Payload) Step {
+	step := commit(rest...)
+	step.Events = append([]Entry{{Payload: payload, By: by}}, step.Events...)
+	return step
+}
+
+func rest(reason, message string, until time.Time) Step {
+	return Step{Kind: Rest, Waiting: reason, Message: message, Until: until}
+}

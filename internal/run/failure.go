@@ -1,0 +1,75 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/prompt"
+)
+
+// RecordFailure turns a request that brought no decision into an event. What may have
+// cost something is charged as an estimate.
+func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
+	event := journal.ModelFailed{
+		Attempt: f.State.ModelAttempts + 1, Class: string(failure.Class), Status: failure.Status, Code: bounded(failure.Code, 64),
+		RetryAfterMillis: failure.RetryAfter.Milliseconds(), DurationMillis: asked.Duration.Milliseconds(),
+	}
+	if failure.Sent && (failure.Status == 0 || failure.Status >= 500) {
+		event.Usage = Estimate(asked.Request)
+	}
+	return Entry{Payload: event}
+}
+
+// Estimate is what a request is charged when nobody saw its answer.
+func Estimate(request model.Request) journal.Usage {
+	return journal.Usage{InputTokens: prompt.EstimateTokens(request), Estimated: true}
+}
+
+// afterFailure says what follows failed attempts at the decision that is due.
+func afterFailure(f Facts) (Step, bool) {
+	s := f.State
+	limit := s.Run.Model.MaxAttempts
+	if failure := s.ModelFailure; failure != nil {
+		switch model.Class(failure.Class) {
+		case model.ClassOverflow:
+			return finish(f, "ContextOverflow", "the conversation is longer than the model accepts"), true
+		case model.ClassRequest:
+			limit = 1
+		case model.ClassUnauthorized, model.ClassQuota:
+			// Once more, since credentials and quotas are sometimes mended meanwhile.
+			limit = min(limit, 2)
+		}
+	}
+	if s.ModelAttempts >= limit {
+		return finish(f, "ModelError", fmt.Sprintf("the model gave no decision in %d attempts%s", s.ModelAttempts, describe(s.ModelFailure))), true
+	}
+	if s.ModelFailure == nil {
+		return Step{}, false
+	}
+	at := s.FailedAt.Add(max(time.Duration(s.ModelFailure.RetryAfterMillis)*time.Millisecond, backoff(s.ModelAttempts)))
+	if s.ModelFailure.Class == string(model.ClassCanceled) || !f.Now.Before(at) {
+		return Step{}, false
+	}
+	if !at.Before(workDeadline(f)) {
+		return finish(f, "ModelError", "the provider asks to wait longer than the run may last"+describe(s.ModelFailure)), true
+	}
+	return Step{Kind: Await, Waiting: "ModelUnavailable", Until: at,
+		Message: fmt.Sprintf("attempt %d of %d failed%s; the next one follows", s.ModelAttempts, limit, describe(s.ModelFailure))}, true
+}
+
+// describe names class, status and code of a failure and nothing that the provider wrote freely.
+func describe(failure *journal.ModelFailed) string {
+	if failure == nil {
+		return ""
+	}
+	text := ": " + failure.Class
+	if failure.Status != 0 {
+		text += fmt.Sprintf(", status %d", failure.Status)
+	}
+	if failure.Code != "" {
+		text += ", code " + failure.Code
+	}
+	return text
+}

@@ -1,0 +1,193 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/prompt"
+)
+
+// Next derives the next step. It is total: every state has a step.
+func Next(f Facts) Step {
+	s := f.State
+	if s.Finished != nil {
+		return settleLate(f)
+	}
+	if reason, message, ending := ending(f); ending {
+		return stopOrFinish(f, reason, message)
+	}
+	if s.Run == nil {
+		return start(f)
+	}
+	if step, lost := takeUp(f); lost {
+		return step
+	}
+	if f.ModelInFlight {
+		return await(f)
+	}
+	if step, handled := people(f); handled {
+		return step
+	}
+	if step, handled := suspension(f); handled {
+		return step
+	}
+	if turn := s.OpenTurn(); turn != nil {
+		return advance(f, turn)
+	}
+	return decide(f)
+}
+
+// ending says whether something outside the conversation ends the run.
+func ending(f Facts) (reason, message string, ok bool) {
+	s := f.State
+	if f.Desired == Cancelled {
+		return "Cancelled", "spec.state was set to Cancelled", true
+	}
+	if s.Run == nil {
+		return "", "", false
+	}
+	if limit := s.Run.Limits.DeadlineSeconds; !f.Now.Before(s.StartTime.Add(seconds(limit))) {
+		return "DeadlineExceeded", fmt.Sprintf("deadlineSeconds (%d) have passed since startTime", limit), true
+	}
+	if limit := s.Run.Limits.ActiveDeadlineSeconds; f.Active >= seconds(limit) {
+		return "DeadlineExceeded", fmt.Sprintf("activeDeadlineSeconds (%d) of work are used up", limit), true
+	}
+	return "", "", false
+}
+
+// stopOrFinish stops what is in flight first, so that its outcome is recorded.
+func stopOrFinish(f Facts, reason, message string) Step {
+	if f.ModelInFlight || len(f.InFlight) > 0 {
+		return Step{Kind: Stop}
+	}
+	return finish(f, reason, message)
+}
+
+func start(f Facts) Step {
+	if f.Desired == Suspended {
+		return rest("Suspended", "spec.state is Suspended", time.Time{})
+	}
+	switch c := f.Configuration; {
+	case c == nil:
+		return Step{Kind: Resolve}
+	case c.Started != nil:
+		return commit(*c.Started)
+	case c.Invalid != "":
+		return finish(f, "InvalidConfiguration", c.Invalid)
+	default:
+		return rest("ConfigurationNotReady", c.NotReady, time.Time{})
+	}
+}
+
+// takeUp takes up calls that were announced by an owner which is gone: nothing of
+// this process is under way for them.
+func takeUp(f Facts) (Step, bool) {
+	turn := f.State.OpenTurn()
+	if turn == nil {
+		return Step{}, false
+	}
+	var step Step
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase == journal.PhaseDispatched && !f.InFlight[call.Call.ID] {
+			step.Kind = Commit
+			step.Events = append(step.Events, Entry{Payload: lost(f, call)})
+		}
+	}
+	return step, step.Kind == Commit
+}
+
+// lost is what is known of a call whose sender is gone: ReadOnly and Idempotent calls
+// may be sent again, and of all others nobody knows.
+func lost(f Facts, call *journal.CallState) journal.CallCompleted {
+	completed := journal.CallCompleted{
+		ID: call.Call.ID, Attempt: call.Attempt, Class: "transport", Effect: journal.EffectUnknown,
+		Message: "the operator restarted while the call was under way",
+	}
+	switch call.Call.Effect {
+	case journal.ReadOnly:
+		completed.Retryable, completed.Effect = true, ""
+	case journal.Idempotent:
+		completed.Retryable = keyLives(f.Now, call)
+	}
+	return completed
+}
+
+// keyMargin is subtracted from an idempotency key's lifetime, since clocks differ.
+const keyMargin = 5 * time.Minute
+
+func keyLives(now time.Time, call *journal.CallState) bool {
+	return now.Before(call.FirstSent.Add(seconds(call.Call.KeyLifetimeSeconds) - keyMargin))
+}
+
+// suspension stops a run between steps, never within one.
+func suspension(f Facts) (Step, bool) {
+	s := f.State
+	switch {
+	case f.Desired == Suspended && len(f.InFlight) > 0:
+		return await(f), true
+	case f.Desired == Suspended && !s.Suspended:
+		return commit(journal.Suspended{}), true
+	case f.Desired == Suspended:
+		return rest("Suspended", "spec.state is Suspended", deadline(f)), true
+	case s.Suspended:
+		return commit(journal.Resumed{}), true
+	default:
+		return Step{}, false
+	}
+}
+
+// decide asks the model, unless a limit or the last turn forbids it.
+func decide(f Facts) Step {
+	s := f.State
+	limits := s.Run.Limits
+	switch {
+	case s.FailuresInRow >= limits.MaxConsecutiveFailures:
+		return finish(f, "NoProgress", fmt.Sprintf("every call failed in %d turns in a row (maxConsecutiveFailures)", s.FailuresInRow))
+	case s.Run.Progress != nil && s.UnchangedTurns >= s.Run.Progress.MaxUnchangedTurns:
+		return finish(f, "NoProgress", fmt.Sprintf("the progress expression has not changed for %d turns (progress.maxUnchangedTurns)", s.UnchangedTurns))
+	case s.Turns >= limits.MaxTurns:
+		return finish(f, "MaxTurns", fmt.Sprintf("%d turns did not lead to an answer (maxTurns)", s.Turns))
+	}
+	if step, waits := afterFailure(f); waits {
+		return step
+	}
+	if f.Policies == nil {
+		return rest("ConfigurationNotReady", f.PoliciesProblem, deadline(f))
+	}
+	request := prompt.Project(s)
+	left := limits.MaxTokens - s.Usage.Total() - prompt.EstimateTokens(request)
+	if left < 1 {
+		return finish(f, "TokenBudgetExhausted", fmt.Sprintf("%d of %d tokens are used and the next request would pass the limit (maxTokens)", s.Usage.Total(), limits.MaxTokens))
+	}
+	step := Step{Kind: AskModel, Request: request}
+	if left < int64(request.MaxOutputTokens) {
+		step.Request.MaxOutputTokens, step.Clipped = int32(left), true
+	}
+	return step
+}
+
+// await keeps the run until something in flight ends or a deadline comes.
+func await(f Facts) Step {
+	return Step{Kind: Await, Waiting: "Running", Until: workDeadline(f)}
+}
+
+// deadline is the wall-clock end of the run.
+func deadline(f Facts) time.Time {
+	return f.State.StartTime.Add(seconds(f.State.Run.Limits.DeadlineSeconds))
+}
+
+// workDeadline is when the run ends if it goes on working.
+func workDeadline(f Facts) time.Time {
+	return earliest(deadline(f), f.Now.Add(seconds(f.State.Run.Limits.ActiveDeadlineSeconds)-f.Active))
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+func seconds[N ~int32 | ~int64](n N) time.Duration { return time.Duration(n) * time.Second }

@@ -1,0 +1,181 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/expression"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/strictjson"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// RecordOutcome turns what an adapter reports of one attempt into an event. Whether
+// another attempt follows is decided here, once, and journalled.
+func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, duration time.Duration) (Entry, bool) {
+	call := openCall(f.State, id)
+	if call == nil || call.Phase != journal.PhaseDispatched || call.Attempt != attempt {
+		return Entry{}, false
+	}
+	event := journal.CallCompleted{
+		ID: id, Attempt: call.Attempt, Class: string(outcome.Class), Effect: string(outcome.Effect),
+		RetryAfterMillis: outcome.RetryAfter.Milliseconds(), DurationMillis: duration.Milliseconds(),
+		Value: outcome.Value, Truncated: outcome.Truncated, Size: outcome.Size,
+		Message: bounded(outcome.Message, 2048), Receipt: bounded(outcome.Receipt, 256),
+	}
+	if event.Class == "ok" && len(event.Value) == 0 {
+		event.Value = json.RawMessage("null")
+	}
+	if call.Call.Effect == journal.ReadOnly {
+		event.Effect = ""
+		if outcome.Class == tool.ClassUnknown {
+			event.Class = string(tool.ClassTransport)
+		}
+	}
+	_, _, ends := ending(f)
+	event.Retryable = outcome.Class != tool.ClassOK && outcome.Retryable && !ends && mayRepeat(f.Now, call)
+	unknown := event.Effect == journal.EffectUnknown
+	event.Final = !event.Retryable && !unknown
+	if event.Final {
+		event.ResultDigest = resultDigest(f, call, event)
+		event.Repeats = repeatsOf(f.State, call.Call.PlanDigest, event.ResultDigest)
+	}
+	return Entry{Payload: event}, true
+}
+
+// mayRepeat says whether another attempt at the call is allowed.
+func mayRepeat(now time.Time, call *journal.CallState) bool {
+	switch call.Call.Effect {
+	case journal.ReadOnly:
+		return call.Attempt < call.Call.MaxAttempts
+	case journal.Idempotent:
+		return call.Attempt < call.Call.MaxAttempts && keyLives(now, call)
+	default:
+		return false
+	}
+}
+
+// nextAttempt is when a call may be sent: at once the first time, else after what the
+// service asked for or a back-off that doubles from one second to one minute.
+func nextAttempt(call *journal.CallState) time.Time {
+	if call.Phase != journal.PhaseRetrying {
+		return time.Time{}
+	}
+	wait := time.Duration(call.Last.RetryAfterMillis) * time.Millisecond
+	return call.EndedAt.Add(max(wait, backoff(call.Attempt)))
+}
+
+func backoff(attempt int32) time.Duration {
+	return min(time.Second<<min(max(attempt-1, 0), 6), time.Minute)
+}
+
+func openCall(s *journal.State, id string) *journal.CallState {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return nil
+	}
+	for i := range turn.Calls {
+		if turn.Calls[i].Call.ID == id {
+			return &turn.Calls[i]
+		}
+	}
+	return nil
+}
+
+// resultDigest covers what counts as the same result: class and value, less the
+// members that the policy names.
+func resultDigest(f Facts, call *journal.CallState, event journal.CallCompleted) string {
+	value, err := strictjson.Parse(event.Value, strictjson.Limits{})
+	if err != nil {
+		return strictjson.Digest(append([]byte(event.Class+"\n"), event.Value...))
+	}
+	if f.Policies != nil {
+		value = strictjson.Without(value, f.Policies.Properties(call.Call.Tool).IgnoreForProgress)
+	}
+	return strictjson.Digest(append([]byte(event.Class+"\n"), strictjson.Canonical(value)...))
+}
+
+func repeatsOf(s *journal.State, plan, digest string) int32 {
+	last, found := "", false
+	for i := len(s.History) - 1; i >= 0 && !found; i-- {
+		last, found = callResult(plan)(s.History[i])
+	}
+	if !found || last != digest {
+		return 1
+	}
+	return repeats(s.History, callResult(plan)) + 1
+}
+
+// complete closes a turn whose calls all have their results.
+func complete(f Facts, turn *journal.Turn) Step {
+	event := journal.TurnCompleted{Failed: len(turn.Calls) > 0}
+	var plans, results []string
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Last.Class == "ok" {
+			event.Failed = false
+		}
+		if unavailable(call) {
+			return finish(f, "ToolUnavailable", fmt.Sprintf("%s is required and could not be used in %d attempts", call.Call.Tool, call.Attempt))
+		}
+		if call.Attempt == 0 || call.Last.Class == string(tool.ClassThrottled) {
+			continue
+		}
+		plans = append(plans, call.Call.PlanDigest)
+		results = append(results, call.Call.PlanDigest+" "+call.Last.ResultDigest)
+		event.Calls = append(event.Calls, journal.CallResult{Plan: call.Call.PlanDigest, Result: call.Last.ResultDigest})
+	}
+	if len(plans) > 0 {
+		event.Plan, event.Results = digestOf(plans), digestOf(results)
+		event.Progress = progress(f.State.Run.Progress, turn)
+	}
+	return commit(event)
+}
+
+// unavailable says whether a required tool could not be used.
+func unavailable(call *journal.CallState) bool {
+	if !call.Call.Required || call.Attempt == 0 {
+		return false
+	}
+	switch tool.Class(call.Last.Class) {
+	case tool.ClassTransport, tool.ClassTimeout, tool.ClassThrottled:
+		return true
+	default:
+		return false
+	}
+}
+
+// progress is the digest of the goal measure after a turn. A measure that can't be
+// computed stands still, so that it can't hide a run that gets nowhere.
+func progress(p *journal.Progress, turn *journal.Turn) string {
+	if p == nil {
+		return ""
+	}
+	value, err := measure(p.Expression, turn)
+	if err != nil {
+		return strictjson.Digest([]byte("error"))
+	}
+	return strictjson.Digest(mustJSON(value))
+}
+
+func measure(text string, turn *journal.Turn) (any, error) {
+	program, err := expression.CompileProgress(text)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]any, len(turn.Calls))
+	for i := range turn.Calls {
+		if turn.Calls[i].Last.Class != "ok" {
+			continue
+		}
+		parsed, err := strictjson.Parse(turn.Calls[i].Last.Value, strictjson.Limits{})
+		if err != nil {
+			return nil, err
+		}
+		if results[i], err = expression.FromJSON(parsed); err != nil {
+			return nil, err
+		}
+	}
+	return program.Eval(map[string]any{"results": results})
+}

@@ -1,0 +1,179 @@
+// Package status derives everything that an AgentRun's status says from facts. It is
+// pure: the same facts always give the same status, and no condition depends on one
+// that was written before, except that an ending is never taken back.
+package status
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/strictjson"
+)
+
+// Bounds of what status shows.
+const (
+	maxResultText   = 4096
+	maxPreview      = 1024
+	maxPendingCalls = 64
+	maxUnknown      = 64
+	maxMessage      = 1024
+)
+
+// Facts are what a status is derived from.
+type Facts struct {
+	Now        time.Time
+	Generation int64
+	// State of the journal; the zero journal before it began.
+	State *journal.State
+	// Segments is the number of the journal's ConfigMaps.
+	Segments int32
+	// Waiting and Message are what the turn machine said last, a reason of Succeeded
+	// while the run is open.
+	Waiting v1alpha1.Reason
+	Message string
+	// VerdictProblem says why a verdict that somebody gave does not act, empty where
+	// there is none.
+	VerdictProblem string
+	// CheckpointFailed, when not empty, says where the journal can't be relied on. It
+	// is the one ending that the journal itself can't carry.
+	CheckpointFailed string
+}
+
+// Derive returns the status that follows from the facts. Previous is the status as it
+// stands; only its transition times, and an ending it holds, are taken from it.
+func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
+	if f.CheckpointFailed != "" {
+		return deriveCheckpointFailed(f, previous)
+	}
+	s := f.State
+	status := v1alpha1.AgentRunStatus{
+		ObservedGeneration: f.Generation,
+		Turns:              s.Turns,
+		ToolCalls:          s.ToolCalls,
+		UnknownEffects:     unknownEffects(s),
+		Pending:            pending(s),
+		Question:           question(s),
+		Result:             result(s),
+	}
+	if s.Events > 0 {
+		status.StartTime = &metav1.Time{Time: s.StartTime}
+		status.Journal = &v1alpha1.Journal{Events: s.Events, Segments: f.Segments, Bytes: s.Bytes, Head: s.Head}
+	}
+	if s.Owner != "" {
+		status.Owner = &v1alpha1.Owner{Worker: s.Owner, Epoch: s.Epoch}
+	}
+	if u := s.Usage; u.Total() > 0 {
+		status.Usage = &v1alpha1.Usage{TotalTokens: u.Total(), InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+			CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens, Estimated: u.Estimated}
+	}
+	if s.Finished != nil {
+		status.CompletionTime = &metav1.Time{Time: s.FinishedAt}
+	}
+	status.Conditions = conditions(f, previous.Conditions)
+	return status
+}
+
+// deriveCheckpointFailed keeps what was known, since the journal can't be asked.
+func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
+	status := *previous.DeepCopy()
+	status.ObservedGeneration = f.Generation
+	status.Owner, status.Pending, status.Question = nil, nil, nil
+	if status.CompletionTime == nil {
+		status.CompletionTime = &metav1.Time{Time: f.Now}
+	}
+	if status.StartTime == nil {
+		status.StartTime = status.CompletionTime
+	}
+	open := len(previous.UnknownEffects) > 0
+	status.Conditions = set(previous.Conditions, f, []fact{
+		{v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
+		{v1alpha1.ConditionFinished, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
+		approvalFact(nil, ""),
+		inputFact(nil, ""),
+		outcomeFact(open),
+		{v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
+		{v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
+	})
+	return status
+}
+
+func unknownEffects(s *journal.State) []v1alpha1.UnknownEffect {
+	var effects []v1alpha1.UnknownEffect
+	for _, unknown := range s.Unknown {
+		if len(effects) == maxUnknown {
+			break
+		}
+		effects = append(effects, v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: metav1.Time{Time: unknown.Since}})
+	}
+	return effects
+}
+
+func pending(s *journal.State) *v1alpha1.Pending {
+	if s.Approval == nil {
+		return nil
+	}
+	shown := &v1alpha1.Pending{
+		Digest:    s.Approval.Digest,
+		ExpiresAt: metav1.Time{Time: s.Approval.ExpiresAt},
+		Message:   strictjson.Preview([]byte(s.Approval.Message), maxPreview),
+	}
+	arguments := pendingArguments(s)
+	for _, call := range s.Approval.Calls {
+		if len(shown.Calls) == maxPendingCalls {
+			break
+		}
+		shown.Calls = append(shown.Calls, v1alpha1.PendingCall{
+			ID: call.ID, Tool: call.Tool, Rule: call.Rule, Effect: v1alpha1.Effect(call.Effect), EffectKey: call.EffectKey,
+			ArgumentsPreview: strictjson.Preview([]byte(arguments[call.ArgumentsDigest]), maxPreview),
+			ArgumentsDigest:  call.ArgumentsDigest,
+		})
+	}
+	return shown
+}
+
+// pendingArguments finds the arguments of what is pending by digest, calls and intents alike.
+func pendingArguments(s *journal.State) map[string]string {
+	arguments := map[string]string{}
+	if turn := s.OpenTurn(); turn != nil {
+		for _, call := range turn.Decision.Calls {
+			arguments[call.ArgumentsDigest] = call.Arguments
+		}
+		for _, intent := range turn.Decision.Intents {
+			arguments[intent.ArgumentsDigest] = intent.Arguments
+		}
+	}
+	return arguments
+}
+
+func question(s *journal.State) *v1alpha1.Question {
+	if s.Question == nil {
+		return nil
+	}
+	return &v1alpha1.Question{ID: s.Question.ID, Text: s.Question.Text, ExpiresAt: metav1.Time{Time: s.Question.ExpiresAt}}
+}
+
+func result(s *journal.State) *v1alpha1.Result {
+	if s.Finished == nil || s.Finished.Answer == nil {
+		return nil
+	}
+	whole := *s.Finished.Answer
+	text := cut(whole, maxResultText)
+	return &v1alpha1.Result{Text: text, Truncated: len(text) < len(whole), Digest: strictjson.Digest([]byte(whole))}
+}
+
+func waitingMessage(f Facts) string {
+	switch {
+	case f.Message != "":
+		return f.Message
+	case f.Waiting == v1alpha1.ReasonRunning:
+		return fmt.Sprintf("turn %d", f.State.Turns+1)
+	case f.Waiting == v1alpha1.ReasonPending:
+		return "the operator has not begun yet"
+	default:
+		return string(f.Waiting)
+	}
+}
