@@ -2,7 +2,6 @@ package openai_test
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -167,17 +166,20 @@ func TestDecideNotSent(t *testing.T) {
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
 	defer untrusted.Close()
-	for name, endpoint := range map[string]string{
-		"refused":                   refusing,
-		"an untrusted certificate":  untrusted.URL,
-		"no such host":              "http://pawl.invalid",
-		"TLS that is not spoken":    strings.Replace(startServer(t, models.Options{}).URL(), "http:", "https:", 1),
-		"a port that can't be used": "http://127.0.0.1:1",
+	unknown := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "models.invalid", IsNotFound: true}}
+	}}
+	for name, config := range map[string]openai.Config{
+		"refused":                  {Endpoint: refusing},
+		"an untrusted certificate": {Endpoint: untrusted.URL},
+		"TLS that is not spoken":   {Endpoint: strings.Replace(startServer(t, models.Options{}).URL(), "http:", "https:", 1)},
+		"no such host":             {Endpoint: "http://models.invalid", Transport: unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newClient(t, openai.Config{Endpoint: endpoint, Model: "m"}).Decide(t.Context(), question())
+			config.Model = "m"
+			_, err := newClient(t, config).Decide(t.Context(), question())
 			failure := asError(t, err)
-			if failure.Class != model.ClassTransient || failure.Sent || failure.Status != 0 {
+			if failure.Class != model.ClassTransient || failure.Sent || failure.Status != 0 || failure.Detail == "the connection failed" {
 				t.Errorf("got %+v", failure)
 			}
 		})
@@ -222,20 +224,39 @@ func TestDecideOnAKeptConnection(t *testing.T) {
 	}
 }
 
+// TestDecideTrustsTheBundle checks a server with a private certificate, by both
+// versions of the protocol.
 func TestDecideTrustsTheBundle(t *testing.T) {
-	var requests atomic.Int32
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		_, _ = w.Write(models.Text("42").Body)
-	}))
-	defer server.Close()
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if _, err := x509.ParseCertificate(server.Certificate().Raw); err != nil {
-		t.Fatal(err)
-	}
-	got, err := newClient(t, openai.Config{Endpoint: server.URL, Model: "m", CABundle: bundle}).Decide(t.Context(), question())
-	if err != nil || got.Decision.Text != "42" || requests.Load() != 1 {
-		t.Errorf("got %+v, %v after %d requests", got.Decision, err, requests.Load())
+	for version, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(version, func(t *testing.T) {
+			var requests atomic.Int32
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if requests.Add(1) > 1 {
+					panic(http.ErrAbortHandler)
+				}
+				if r.Proto != version {
+					t.Errorf("the request came by %s", r.Proto)
+				}
+				_, _ = w.Write(models.Text("42").Body)
+			}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			client := newClient(t, openai.Config{Endpoint: server.URL, Model: "m", CABundle: bundle})
+			got, err := client.Decide(t.Context(), question())
+			if err != nil || got.Decision.Text != "42" {
+				t.Errorf("got %+v, %v", got.Decision, err)
+			}
+			_, err = client.Decide(t.Context(), question())
+			if failure := asError(t, err); failure.Class != model.ClassTransient || !failure.Sent {
+				t.Errorf("a request that was cut: got %+v", failure)
+			}
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%d requests arrived, want 2", n)
+			}
+		})
 	}
 }
 
