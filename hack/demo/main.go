@@ -104,13 +104,13 @@ func run(ctx context.Context, exit bool) (err error) {
 // build compiles the operator and the tool server, so that what is shown is what is in the
 // work tree.
 func (d *demo) build(ctx context.Context) error {
-	for program, source := range map[string]string{"manager": "./cmd", "toolserver": "./test/toolserver"} {
-		d.screen.step("building %s", source)
-		command := exec.CommandContext(ctx, "go", "build", "-o", d.program(program), source)
+	for _, p := range []struct{ name, source string }{{"manager", "./cmd"}, {"toolserver", "./test/toolserver"}} {
+		d.screen.step("building %s", p.source)
+		command := exec.CommandContext(ctx, "go", "build", "-o", d.program(p.name), p.source)
 		command.Dir = d.root
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %w\n%s", source, err, out)
+			return fmt.Errorf("building %s: %w\n%s", p.source, err, out)
 		}
 	}
 	return nil

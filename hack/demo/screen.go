@@ -72,7 +72,7 @@ func (s *screen) printChanges(runs []pawlv1alpha1.AgentRun) {
 	for i := range runs {
 		run := &runs[i]
 		cells := row(run)
-		line := strings.TrimSpace(fmt.Sprintf("%s %s %s, %s turns, %s calls, %s tokens %s",
+		line := strings.TrimSpace(fmt.Sprintf("%-13s %-8s %-20s turns=%s calls=%s tokens=%s  %s",
 			cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]))
 		if s.printed[run.Name] != line {
 			s.printed[run.Name] = line
