@@ -29,7 +29,7 @@ func post(t *testing.T, server *models.Server, body string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

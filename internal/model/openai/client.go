@@ -198,7 +198,7 @@ func (c *Client) send(parent context.Context, body []byte, key string) (Response
 	if err != nil {
 		return Response{}, failed(parent, ctx, err, sent(), 0)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	response := Response{Status: answer.StatusCode, Header: answer.Header, ReceivedAt: c.now()}
 	if response.Status < 200 || response.Status >= 300 {
 		// The status alone says most of it, so a body that breaks off is no matter.

@@ -94,6 +94,8 @@ func TestDecideFailures(t *testing.T) {
 		wantClass  model.Class
 		wantStatus int
 		wantWait   time.Duration
+		// timeout is long unless running into it is the point.
+		timeout time.Duration
 	}{
 		"throttled":            {answer: models.Throttled(3 * time.Second), wantClass: model.ClassThrottled, wantStatus: 429, wantWait: 3 * time.Second},
 		"a server error":       {answer: models.ServerError(500), wantClass: model.ClassTransient, wantStatus: 500},
@@ -101,8 +103,8 @@ func TestDecideFailures(t *testing.T) {
 		"a bad request":        {answer: models.Refuse(400, "invalid_value", "no"), wantClass: model.ClassRequest, wantStatus: 400},
 		"cut before an answer": {answer: models.Cut(), wantClass: model.ClassTransient},
 		"cut in the answer":    {answer: models.Answer{Body: models.Text("42").Body, CutAfter: 20}, wantClass: model.ClassTransient, wantStatus: 200},
-		"no answer":            {answer: models.Hang(), wantClass: model.ClassTransient},
-		"an answer that drips": {answer: models.Answer{Body: models.Text("42").Body, Pause: 50 * time.Millisecond}, wantClass: model.ClassTransient, wantStatus: 200},
+		"no answer":            {answer: models.Hang(), wantClass: model.ClassTransient, timeout: 500 * time.Millisecond},
+		"an answer that drips": {answer: models.Answer{Body: models.Text("42").Body, Pause: 50 * time.Millisecond}, wantClass: model.ClassTransient, wantStatus: 200, timeout: time.Second},
 		"a redirect":           {answer: models.Answer{Status: 307, Header: http.Header{"Location": {"/v1/chat/completions"}}}, wantClass: model.ClassRequest, wantStatus: 307},
 		"a redirect to where":  {answer: models.Answer{Status: 302, Header: http.Header{"Location": {"http://%zz"}}}, wantClass: model.ClassRequest, wantStatus: 302},
 		"a key that is quoted": {answer: models.Refuse(401, secret, "Incorrect key "+secret), wantClass: model.ClassUnauthorized, wantStatus: 401},
@@ -111,7 +113,7 @@ func TestDecideFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, models.Options{})
 			server.Enqueue(test.answer, models.Text("a second request"))
-			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: 300 * time.Millisecond})
+			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: test.timeout})
 			_, err := client.Decide(t.Context(), question())
 			failure := asError(t, err)
 			if failure.Class != test.wantClass || failure.Status != test.wantStatus || failure.RetryAfter != test.wantWait || !failure.Sent {
@@ -187,22 +189,19 @@ func TestDecideNotSent(t *testing.T) {
 }
 
 func TestDecideCanceled(t *testing.T) {
-	server := startServer(t, models.Options{})
-	server.Enqueue(models.Hang())
+	ctx, cancel := context.WithCancel(t.Context())
+	server := startServer(t, models.Options{Answer: func(models.Request) models.Answer {
+		cancel()
+		return models.Hang()
+	}})
 	client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
-
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := client.Decide(ended, question())
-	if failure := asError(t, err); failure.Class != model.ClassCanceled || failure.Sent {
-		t.Errorf("ended before: got %+v", failure)
-	}
-
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = client.Decide(ctx, question())
+	_, err := client.Decide(ctx, question())
 	if failure := asError(t, err); failure.Class != model.ClassCanceled || !failure.Sent {
 		t.Errorf("ended while waiting: got %+v", failure)
+	}
+	_, err = client.Decide(ctx, question())
+	if failure := asError(t, err); failure.Class != model.ClassCanceled || failure.Sent || len(server.Requests()) != 1 {
+		t.Errorf("ended before: got %+v after %d requests", failure, len(server.Requests()))
 	}
 }
 

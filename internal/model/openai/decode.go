@@ -57,8 +57,7 @@ func decode(body []byte, used map[string]bool) model.Reply {
 	}
 	reply.StopReason = bounded(choice.stop, maxStopReasonBytes)
 	reply.Decision = choice.decide(used)
-	switch reply.Decision.Kind {
-	case model.KindFinal, model.KindCalls:
+	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls {
 		reply.Raw = echoMessage(choice.raw, choice.message, choice.calls)
 		if reply.Usage.OutputTokens == 0 {
 			// Nothing costs nothing; a reply did.
@@ -228,10 +227,12 @@ func supportID(id string) string {
 	if len(id) > maxBytes {
 		return ""
 	}
-	for _, r := range id {
-		if r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.:/", r)) {
-			return ""
-		}
+	foreign := func(r rune) bool {
+		plain := r <= unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r))
+		return !plain && !strings.ContainsRune("-_.:/", r)
+	}
+	if strings.IndexFunc(id, foreign) >= 0 {
+		return ""
 	}
 	return id
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/test/models"
@@ -89,32 +91,29 @@ func play(t *testing.T, path string) {
 	}
 }
 
+// plainReply is a response body, read plainly.
+type plainReply struct {
+	ID      string `json:"id"`
+	Choices []struct {
+		FinishReason string             `json:"finish_reason"`
+		Message      models.ChatMessage `json:"message"`
+	} `json:"choices"`
+	Usage *struct {
+		Prompt     int64 `json:"prompt_tokens"`
+		Completion int64 `json:"completion_tokens"`
+		Cached     struct {
+			Tokens int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+		Details struct {
+			Reasoning int64 `json:"reasoning_tokens"`
+		} `json:"completion_tokens_details"`
+	} `json:"usage"`
+}
+
 // checkRecorded compares our reading of a reply with a plain reading of the same bytes.
 func checkRecorded(t *testing.T, got model.Reply, body []byte) {
 	t.Helper()
-	var plain struct {
-		ID      string `json:"id"`
-		Choices []struct {
-			FinishReason string `json:"finish_reason"`
-			Message      struct {
-				Content   any `json:"content"`
-				ToolCalls []struct {
-					ID       string `json:"id"`
-					Function struct {
-						Name      string `json:"name"`
-						Arguments any    `json:"arguments"`
-					} `json:"function"`
-				} `json:"tool_calls"`
-			} `json:"message"`
-		} `json:"choices"`
-		Usage *struct {
-			Prompt     int64 `json:"prompt_tokens"`
-			Completion int64 `json:"completion_tokens"`
-			Details    struct {
-				Reasoning int64 `json:"reasoning_tokens"`
-			} `json:"completion_tokens_details"`
-		} `json:"usage"`
-	}
+	var plain plainReply
 	if err := json.Unmarshal(body, &plain); err != nil {
 		t.Fatal(err)
 	}
@@ -122,31 +121,35 @@ func checkRecorded(t *testing.T, got model.Reply, body []byte) {
 	if got.StopReason != choice.FinishReason || got.RequestID != plain.ID {
 		t.Errorf("got stop reason %q of %q, want %q of %q", got.StopReason, got.RequestID, choice.FinishReason, plain.ID)
 	}
-	if len(got.Decision.Calls) != len(choice.Message.ToolCalls) {
-		t.Fatalf("got %d calls, want %d", len(got.Decision.Calls), len(choice.Message.ToolCalls))
+	if got.Decision.Text != choice.Message.Text() {
+		t.Errorf("got text %q, want %q", got.Decision.Text, choice.Message.Text())
 	}
-	for i, c := range choice.Message.ToolCalls {
-		call := got.Decision.Calls[i]
-		if text, ok := c.Function.Arguments.(string); call.Alias != c.Function.Name || (c.ID != "" && call.ID != c.ID) || (ok && call.Arguments != text) {
-			t.Errorf("call %d: got %+v, want %+v", i, call, c)
+	if diff := cmp.Diff(plainCalls(t, choice.Message), got.Decision.Calls); diff != "" {
+		t.Errorf("calls (-plain +got):\n%s", diff)
+	}
+	var want model.Usage
+	if u := plain.Usage; u != nil {
+		want = model.Usage{
+			InputTokens: u.Prompt, OutputTokens: u.Completion,
+			CacheReadTokens: u.Cached.Tokens, ReasoningTokens: u.Details.Reasoning, Reported: true,
 		}
-	}
-	if text, ok := choice.Message.Content.(string); ok && got.Decision.Text != text {
-		t.Errorf("got text %q, want %q", got.Decision.Text, text)
-	}
-	if plain.Usage == nil {
-		if got.Usage.Reported {
-			t.Errorf("got a usage out of nothing: %+v", got.Usage)
-		}
-		return
-	}
-	want := model.Usage{
-		InputTokens: plain.Usage.Prompt, OutputTokens: plain.Usage.Completion,
-		CacheReadTokens: got.Usage.CacheReadTokens, ReasoningTokens: plain.Usage.Details.Reasoning, Reported: true,
 	}
 	if got.Usage != want {
 		t.Errorf("got usage %+v, want %+v", got.Usage, want)
 	}
+}
+
+func plainCalls(t *testing.T, message models.ChatMessage) []model.Call {
+	t.Helper()
+	var calls []model.Call
+	for _, c := range message.ToolCalls {
+		call := model.Call{ID: c.ID, Alias: c.Function.Name}
+		if err := json.Unmarshal(c.Function.Arguments, &call.Arguments); err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, call)
+	}
+	return calls
 }
 
 // recorded is a request body, read plainly.
