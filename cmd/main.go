@@ -145,10 +145,10 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) error {
 	if err := reconciler.SetupWithManager(ctx, mgr, o.workers); err != nil {
 		return fmt.Errorf("registering the AgentRun controller: %w", err)
 	}
-	if err := (&toolpolicy.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+	if err := toolpolicy.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("registering the ToolPolicy controller: %w", err)
 	}
-	if err := (&modelcontroller.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+	if err := modelcontroller.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("registering the Model controller: %w", err)
 	}
 	return nil
