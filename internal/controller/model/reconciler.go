@@ -1,0 +1,97 @@
+// Package model tells the author of a Model what the schema can't: parameters that
+// collide with what Pawl sets itself, and expressions that don't compile. Credentials
+// are not looked at: they are read when they are used, and their absence heals by
+// itself.
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/ready"
+	"github.com/pawl-run/pawl/internal/expression"
+	"github.com/pawl-run/pawl/internal/model/openai"
+)
+
+// Reconciler keeps the status of Models.
+type Reconciler struct {
+	client client.Client
+}
+
+// New makes a Reconciler that reads and writes through c.
+func New(c client.Client) *Reconciler { return &Reconciler{client: c} }
+
+// SetupWithManager registers the controller. Only a changed spec can change what it
+// finds, its own writes can't.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("model").
+		For(&v1alpha1.Model{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(reconcile.AsReconciler(r.client, r))
+}
+
+// Reconcile gathers nothing but the object itself, decides, and writes if there is
+// something new.
+func (r *Reconciler) Reconcile(ctx context.Context, found *v1alpha1.Model) (reconcile.Result, error) {
+	if !found.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	updated := found.DeepCopy()
+	updated.Status.ObservedGeneration = found.Generation
+	meta.SetStatusCondition(&updated.Status.Conditions, ready.Condition(found.Generation, Problems(found.Spec)))
+	if equality.Semantic.DeepEqual(found.Status, updated.Status) {
+		return reconcile.Result{}, nil
+	}
+	// Without the lock a slow pass could overwrite what a faster one said of a newer spec.
+	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Status().Patch(ctx, updated, patch); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
+	}
+	return reconcile.Result{}, nil
+}
+
+// Problems lists all that has to be changed in a Model, in the order of its fields,
+// each with its place. It is pure.
+func Problems(spec v1alpha1.ModelSpec) []string {
+	var problems []string
+	if spec.Parameters != nil {
+		problems = parameterProblems(spec.Provider, spec.Parameters.Raw)
+	}
+	for i, step := range spec.Script {
+		problems = append(problems, stepProblems(fmt.Sprintf("script[%d]", i), step)...)
+	}
+	return problems
+}
+
+// parameterProblems asks the provider, which knows what it sets itself.
+func parameterProblems(provider v1alpha1.Provider, parameters json.RawMessage) []string {
+	if provider != v1alpha1.ProviderOpenAI {
+		return nil // refused by the schema
+	}
+	if err := openai.CheckParameters(parameters); err != nil {
+		return []string{"parameters: " + err.Error()}
+	}
+	return nil
+}
+
+func stepProblems(place string, step v1alpha1.ScriptStep) []string {
+	if step.FinalExpression == "" {
+		return nil
+	}
+	_, err := expression.CompileFinal(step.FinalExpression)
+	var problems []string
+	for _, problem := range expression.ProblemsOf(err) {
+		problems = append(problems, fmt.Sprintf("%s: finalExpression: %s", place, problem.Error()))
+	}
+	return problems
+}

@@ -1,0 +1,132 @@
+package model
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/model/openai"
+)
+
+var key = types.NamespacedName{Namespace: "support", Name: "gpt"}
+
+func openAI(parameters string) v1alpha1.ModelSpec {
+	spec := v1alpha1.ModelSpec{Provider: v1alpha1.ProviderOpenAI, Model: "gpt-x"}
+	if parameters != "" {
+		spec.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
+	}
+	return spec
+}
+
+func scripted(expressions ...string) v1alpha1.ModelSpec {
+	spec := v1alpha1.ModelSpec{Provider: v1alpha1.ProviderScripted}
+	for _, expression := range expressions {
+		spec.Script = append(spec.Script, v1alpha1.ScriptStep{FinalExpression: expression})
+	}
+	return spec
+}
+
+func TestProblems(t *testing.T) {
+	tests := map[string]struct {
+		spec v1alpha1.ModelSpec
+		// want are the beginnings of the problems, in their order.
+		want []string
+	}{
+		"plain":               {openAI(""), nil},
+		"parameters":          {openAI(`{"temperature": 0, "seed": 7}`), nil},
+		"reserved parameters": {openAI(`{"stream": true, "messages": []}`), []string{"parameters: parameters may not set messages, stream"}},
+		"not an object":       {openAI(`[1]`), []string{"parameters: parameters must be a JSON object"}},
+		"not JSON":            {openAI(`{`), []string{"parameters: parameters must be a JSON object"}},
+		"script":              {scripted(`"profile=" + results[0].value`, `string(results.size())`), nil},
+		"broken expressions": {
+			scripted(`results[0`, `"ok"`, `result + args`),
+			[]string{"script[0]: finalExpression: column ", "script[2]: finalExpression: column 1: undeclared reference to 'result'", "script[2]: finalExpression: column 10: "},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Problems(tt.spec)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %q, want %q", got, tt.want)
+			}
+			for i, want := range tt.want {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("problem %d is %q, want %q", i, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// What the operator sets itself is known to the adapter alone; none of it may pass.
+func TestEveryReservedParameterIsRefused(t *testing.T) {
+	for _, name := range openai.ReservedParameters() {
+		if got := Problems(openAI(`{"` + name + `": 1}`)); len(got) != 1 {
+			t.Errorf("%s: got %q, want one problem", name, got)
+		}
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	object := &v1alpha1.Model{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 5},
+		Spec:       scripted(`results[0`),
+	}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(object).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+				writes++
+				return c.SubResource(sub).Patch(ctx, o, p, options...)
+			},
+		}).Build()
+	stale := &v1alpha1.Model{}
+	if err := c.Get(t.Context(), key, stale); err != nil {
+		t.Fatal(err)
+	}
+	reconciler := reconcile.AsReconciler[*v1alpha1.Model](c, New(c))
+	for range 2 {
+		if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 1 {
+		t.Errorf("%d writes, want 1", writes)
+	}
+	found := &v1alpha1.Model{}
+	if err := c.Get(t.Context(), key, found); err != nil {
+		t.Fatal(err)
+	}
+	condition := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ConditionReady)
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReadyReasonInvalid ||
+		condition.ObservedGeneration != 5 || found.Status.ObservedGeneration != 5 {
+		t.Errorf("got %+v with %d", condition, found.Status.ObservedGeneration)
+	}
+	if condition != nil && !strings.Contains(condition.Message, "script[0]: finalExpression: ") {
+		t.Errorf("message %q", condition.Message)
+	}
+	if _, err := New(c).Reconcile(t.Context(), stale); !apierrors.IsConflict(err) {
+		t.Errorf("a stale read gives %v, want a conflict, which is tried again", err)
+	}
+	if err := c.Delete(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Errorf("after deletion: %v", err)
+	}
+}
