@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/model"
@@ -86,28 +87,37 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// systemTransport is shared by all clients that trust the system's certificates, so
+// that a client may be built for a single request and still find a kept connection.
+var systemTransport = sync.OnceValue(func() *http.Transport { return transportWith(nil) })
+
 func newTransport(caBundle []byte) (http.RoundTripper, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(caBundle) > 0 {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(caBundle) {
-			return nil, errors.New("the CA bundle holds no PEM certificate")
-		}
-		config.RootCAs = pool
+	if len(caBundle) == 0 {
+		return systemTransport(), nil
 	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(caBundle) {
+		return nil, errors.New("the CA bundle holds no PEM certificate")
+	}
+	return transportWith(pool), nil
+}
+
+// transportWith trusts the pool, or the system's certificates if it is nil.
+func transportWith(pool *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		TLSClientConfig:        config,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
 		TLSHandshakeTimeout:    10 * time.Second,
 		IdleConnTimeout:        30 * time.Second,
 		MaxIdleConnsPerHost:    16,
 		MaxResponseHeaderBytes: 256 << 10,
 		ForceAttemptHTTP2:      true,
-	}, nil
+	}
 }
 
-// CloseIdleConnections lets go of connections that are not in use. Call it when the
-// client is replaced.
+// CloseIdleConnections lets go of connections that are not in use. A client with a CA
+// bundle or a transport of its own is done with by calling it; otherwise they close by
+// themselves half a minute after their last use.
 func (c *Client) CloseIdleConnections() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
