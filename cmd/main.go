@@ -140,7 +140,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) error {
 		Recorder: mgr.GetEventRecorder("pawl"),
 		Clock:    clock.RealClock{}, Executor: agentrun.Goroutines{}, Worker: worker,
 		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout,
-		Clients: agentrun.Clients{Reader: mgr.GetClient()},
+		Clients: agentrun.NewClients(mgr.GetClient()),
 	})
 	if err := reconciler.SetupWithManager(ctx, mgr, o.workers); err != nil {
 		return fmt.Errorf("registering the AgentRun controller: %w", err)

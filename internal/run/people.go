@@ -57,7 +57,7 @@ func approval(f Facts) (Step, bool) {
 	case f.Desired == Suspended:
 		return Step{}, false
 	}
-	return rest("ApprovalRequired", fmt.Sprintf("%d calls wait for approval of %s", len(a.Calls), a.Digest), earliest(a.ExpiresAt, deadline(f))), true
+	return rest("ApprovalRequired", fmt.Sprintf("waiting for approval of %s (calls: %d)", a.Digest, len(a.Calls)), earliest(a.ExpiresAt, deadline(f))), true
 }
 
 func granted(f Facts, a *journal.ApprovalRequested) Step {

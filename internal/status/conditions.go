@@ -59,7 +59,7 @@ func approvalFact(a *journal.ApprovalRequested, problem string) fact {
 	if a == nil {
 		return fact{v1alpha1.ConditionApprovalRequired, metav1.ConditionFalse, "NothingPending", "nothing waits for approval"}
 	}
-	message := fmt.Sprintf("%d calls wait for approval of %s", len(a.Calls), a.Digest)
+	message := fmt.Sprintf("waiting for approval of %s (calls: %d)", a.Digest, len(a.Calls))
 	if problem != "" {
 		message += "; " + problem
 	}

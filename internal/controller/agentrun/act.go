@@ -128,9 +128,18 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 				Message: "the tool could not be set up: " + err.Error()}
 			return
 		}
+		defer closeServer(server)
 		request.Tool = name
 		landed.outcome = server.Call(ctx, request)
 	})
+}
+
+// closeServer ends what an adapter keeps open: each call has an adapter of its own, made
+// of what the policy says at that moment.
+func closeServer(server tool.Server) {
+	if closer, ok := server.(interface{ Close() }); ok {
+		closer.Close()
+	}
 }
 
 func policyNames(object *v1alpha1.AgentRun) []string {

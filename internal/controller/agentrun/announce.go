@@ -38,7 +38,7 @@ func noticeOf(event journal.Event) (notice, bool) {
 	case journal.TypeApprovalRequested:
 		var p journal.ApprovalRequested
 		_ = json.Unmarshal(event.Data, &p)
-		return notice{eventNormal, string(v1alpha1.ReasonApprovalRequired), "Ask", fmt.Sprintf("%d calls wait for approval of %s", len(p.Calls), p.Digest)}, true
+		return notice{eventNormal, string(v1alpha1.ReasonApprovalRequired), "Ask", fmt.Sprintf("waiting for approval of %s (calls: %d)", p.Digest, len(p.Calls))}, true
 	case journal.TypeApprovalGranted:
 		return notice{eventNormal, "ApprovalGranted", "Approve", "approved by " + event.By}, true
 	case journal.TypeApprovalDenied:

@@ -2,9 +2,11 @@ package agentrun
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,39 @@ const secretTimeout = 10 * time.Second
 type Clients struct {
 	// Reader reads Models and ToolPolicies, and ConfigMaps and Secrets live.
 	Reader client.Reader
+
+	models *modelCache
+}
+
+// NewClients returns Clients that read through the reader.
+func NewClients(reader client.Reader) Clients {
+	return Clients{Reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}}
+}
+
+// modelCache keeps one client, and so one pool of connections, for each configuration.
+type modelCache struct {
+	mu       sync.Mutex
+	byConfig map[string]model.Client
+}
+
+// maxModelClients bounds the cache; beyond it everything is built anew.
+const maxModelClients = 256
+
+func (c *modelCache) get(key string, build func() (model.Client, error)) (model.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.byConfig[key]; ok {
+		return known, nil
+	}
+	built, err := build()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.byConfig) >= maxModelClients {
+		clear(c.byConfig)
+	}
+	c.byConfig[key] = built
+	return built, nil
 }
 
 // missingError says what has to exist before a request can be made.
@@ -85,7 +120,11 @@ func (c Clients) openAI(ctx context.Context, namespace string, frozen journal.Mo
 	if config.CABundle, err = c.caBundle(ctx, namespace, live.Spec.CABundleConfigMapRef); err != nil {
 		return nil, err
 	}
-	return openai.New(config)
+	key, err := json.Marshal([]any{namespace, frozen, live.Spec.CredentialsSecretRef, config.CABundle})
+	if err != nil {
+		return nil, err
+	}
+	return c.models.get(string(key), func() (model.Client, error) { return openai.New(config) })
 }
 
 // Tool builds the server that has the tool, as the run's policies declare it now.

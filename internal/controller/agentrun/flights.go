@@ -72,10 +72,7 @@ func NewFlights(executor Executor, clock clock.WithDelayedExecution, wake func(t
 
 // start puts a flight in the air. Work fills in what came of it.
 func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, timeout time.Duration, work func(context.Context, *flight)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if timeout > 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), timeout)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	entry.cancel, entry.started = cancel, f.clock.Now()
 	f.mu.Lock()
 	f.byRun[uid] = append(f.byRun[uid], entry)

@@ -120,6 +120,7 @@ func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *polic
 			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s: %s", declared.Name, oneLine(err))}
 		}
 		definitions, err := server.List(ctx)
+		closeServer(server)
 		if err != nil {
 			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s does not list its tools: %s", declared.Name, oneLine(err))}
 		}
