@@ -39,6 +39,8 @@ func (assumedSizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate 
 		size.Max = assumedText
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.NullTypeKind:
 		size.Max = 1
+	default:
+		// Everything else may have as many parts as a list.
 	}
 	return &size
 }

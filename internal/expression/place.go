@@ -150,6 +150,7 @@ func (plainParts) Validate(_ *cel.Env, _ cel.ValidatorConfig, a *ast.AST, issues
 					issues.ReportErrorAtID(pattern.ID(), "%s", problem)
 				}
 			}
+		default:
 		}
 	}))
 }

@@ -26,10 +26,10 @@ type Problem struct {
 
 // Error implements error.
 func (p *Problem) Error() string {
-	switch {
-	case p.Line == 0:
+	switch p.Line {
+	case 0:
 		return p.Text
-	case p.Line == 1:
+	case 1:
 		return fmt.Sprintf("column %d: %s", p.Column, p.Text)
 	}
 	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Text)
@@ -121,8 +121,9 @@ func objectNamed(e ast.Expr) string {
 		return e.AsIdent()
 	case ast.SelectKind:
 		return e.AsSelect().FieldName()
+	default:
+		return ""
 	}
-	return ""
 }
 
 // clip keeps a text to one line of bounded length.

@@ -133,18 +133,8 @@ func (c *conversion) value(v ref.Val) (any, error) {
 		return nil, nil
 	case types.Bool:
 		return bool(v), nil
-	case types.Int:
-		return int64(v), nil
-	case types.Uint:
-		if uint64(v) <= math.MaxInt64 {
-			return int64(v), nil
-		}
-		return uint64(v), nil
-	case types.Double:
-		if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
-			return f, nil
-		}
-		return nil, fmt.Errorf("%w: a number that is not finite", ErrValue)
+	case types.Int, types.Uint, types.Double:
+		return numberOf(v)
 	case types.Bytes:
 		return c.text(base64.StdEncoding.EncodeToString(v))
 	case *types.Optional:
@@ -160,6 +150,23 @@ func (c *conversion) value(v ref.Val) (any, error) {
 		return c.scalarText(v)
 	}
 	return nil, fmt.Errorf("%w: a type, not a value", ErrValue)
+}
+
+func numberOf(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		if uint64(v) <= math.MaxInt64 {
+			return int64(v), nil
+		}
+		return uint64(v), nil
+	case types.Double:
+		if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: a number that is not finite", ErrValue)
 }
 
 func (c *conversion) scalarText(v ref.Val) (any, error) {

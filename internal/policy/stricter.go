@@ -49,8 +49,9 @@ func actionRank(a v1alpha1.Action) int {
 		return 0
 	case v1alpha1.ActionAsk:
 		return 1
+	default:
+		return 2
 	}
-	return 2
 }
 
 func endRank(c v1alpha1.Consequence) int {

@@ -78,55 +78,95 @@ func TestEveryReservedParameterIsRefused(t *testing.T) {
 	}
 }
 
-func TestReconcile(t *testing.T) {
+// world is a fake API server that counts writes of status.
+type world struct {
+	client.Client
+	writes int
+}
+
+func newWorld(t *testing.T, object client.Object) *world {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	object := &v1alpha1.Model{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 5},
-		Spec:       scripted(`results[0`),
-	}
-	writes := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(object).
+	w := &world{}
+	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(object).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
-				writes++
+				w.writes++
 				return c.SubResource(sub).Patch(ctx, o, p, options...)
 			},
 		}).Build()
-	stale := &v1alpha1.Model{}
-	if err := c.Get(t.Context(), key, stale); err != nil {
-		t.Fatal(err)
-	}
-	reconciler := reconcile.AsReconciler[*v1alpha1.Model](c, New(c))
-	for range 2 {
-		if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if writes != 1 {
-		t.Errorf("%d writes, want 1", writes)
-	}
+	return w
+}
+
+func (w *world) get(t *testing.T) *v1alpha1.Model {
+	t.Helper()
 	found := &v1alpha1.Model{}
-	if err := c.Get(t.Context(), key, found); err != nil {
+	if err := w.Get(t.Context(), key, found); err != nil {
 		t.Fatal(err)
 	}
+	return found
+}
+
+func (w *world) reconcile(t *testing.T) {
+	t.Helper()
+	reconciler := reconcile.AsReconciler[*v1alpha1.Model](w.Client, New(w.Client))
+	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func modelWith(spec v1alpha1.ModelSpec) *v1alpha1.Model {
+	return &v1alpha1.Model{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 5}, Spec: spec}
+}
+
+func TestAccepted(t *testing.T) {
+	w := newWorld(t, modelWith(openAI(`{"temperature": 0}`)))
+	w.reconcile(t)
+	if !meta.IsStatusConditionTrue(w.get(t).Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("got %+v", w.get(t).Status)
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	w := newWorld(t, modelWith(scripted(`results[0`)))
+	w.reconcile(t)
+	found := w.get(t)
 	condition := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ConditionReady)
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReadyReasonInvalid ||
-		condition.ObservedGeneration != 5 || found.Status.ObservedGeneration != 5 {
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReadyReasonInvalid {
+		t.Fatalf("got %+v", condition)
+	}
+	if condition.ObservedGeneration != 5 || found.Status.ObservedGeneration != 5 {
 		t.Errorf("got %+v with %d", condition, found.Status.ObservedGeneration)
 	}
-	if condition != nil && !strings.Contains(condition.Message, "script[0]: finalExpression: ") {
+	if !strings.Contains(condition.Message, "script[0]: finalExpression: ") {
 		t.Errorf("message %q", condition.Message)
 	}
-	if _, err := New(c).Reconcile(t.Context(), stale); !apierrors.IsConflict(err) {
+}
+
+func TestWritesOnlyWhatChanged(t *testing.T) {
+	w := newWorld(t, modelWith(openAI("")))
+	stale := w.get(t)
+	w.reconcile(t)
+	w.reconcile(t)
+	if w.writes != 1 {
+		t.Errorf("%d writes, want 1", w.writes)
+	}
+	if _, err := New(w.Client).Reconcile(t.Context(), stale); !apierrors.IsConflict(err) {
 		t.Errorf("a stale read gives %v, want a conflict, which is tried again", err)
 	}
-	if err := c.Delete(t.Context(), found); err != nil {
+}
+
+func TestGone(t *testing.T) {
+	w := newWorld(t, modelWith(openAI("")))
+	found := w.get(t)
+	if err := w.Delete(t.Context(), found.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
-		t.Errorf("after deletion: %v", err)
+	w.reconcile(t)
+	if _, err := New(w.Client).Reconcile(t.Context(), found); err != nil {
+		t.Errorf("deleted meanwhile: %v", err)
 	}
 }
