@@ -6,6 +6,7 @@ type LocalReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="this can't be the name of an object: use lower case letters, digits, '-' and '.', with a letter or digit at both ends"
 	Name string `json:"name"`
 }
 
@@ -15,13 +16,14 @@ type KeyReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="this can't be the name of an object: use lower case letters, digits, '-' and '.', with a letter or digit at both ends"
 	Name string `json:"name"`
 
 	// key inside it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="this can't be a key of a Secret or ConfigMap: use letters, digits, '-', '_' and '.'"
 	Key string `json:"key"`
 }
 
@@ -34,7 +36,7 @@ type HeaderFromSecret struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9-]+$')",message="this can't be the name of a header: use letters, digits and '-'"
 	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().matches('^(content-type|content-length|accept|host|connection|transfer-encoding|idempotency-key|traceparent|tracestate|pawl-.*|mcp-.*)$')",message="this header is set by Pawl itself; choose another name"
 	Name string `json:"name"`
 

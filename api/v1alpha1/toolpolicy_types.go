@@ -90,7 +90,7 @@ type ToolServer struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="use lower case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
 
 	// mcp is a Model Context Protocol server over streamable HTTP. Its tools are
@@ -161,7 +161,7 @@ type HTTPTool struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="use letters, digits, '_' and '-'"
 	Name string `json:"name"`
 
 	// description is shown to the model.
@@ -256,7 +256,7 @@ type ToolProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=256
-	// +kubebuilder:validation:items:Pattern=`^\$(\.[A-Za-z_][A-Za-z0-9_-]*)+$`
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[$]([.][A-Za-z_][A-Za-z0-9_-]*)+$')",message="write '$' and the names of members, joined by dots, such as $.time"
 	IgnoreForProgress []string `json:"ignoreForProgress,omitempty"`
 }
 
@@ -268,7 +268,7 @@ type ToolRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="use lower case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
 
 	// match lists full tool names; * matches any characters, dots too.
