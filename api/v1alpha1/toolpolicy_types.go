@@ -239,7 +239,9 @@ type ToolProperties struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxCallsPerRun int32 `json:"maxCallsPerRun,omitempty"`
 
-	// maxAttempts bounds the attempts at one call. Each is journalled.
+	// maxAttempts bounds the attempts at one call that failed in a way which may pass:
+	// the service asked to come back later, was not reached, or did not answer. Each is
+	// journalled. Default 3 for ReadOnly and Idempotent; a NonIdempotent call has one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20

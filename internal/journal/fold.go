@@ -82,55 +82,44 @@ func (s *State) checkChain(event Event) error {
 	return nil
 }
 
-// applyPayload decodes the payload strictly and hands it to its step. Each step
-// checks before it changes anything.
-func (s *State) applyPayload(record Record) error {
-	switch record.Event.Type {
-	case TypeClaimed:
-		return step(record, s.applyClaimed)
-	case TypeReleased:
-		return step(record, s.applyReleased)
-	case TypeRunStarted:
-		return step(record, s.applyRunStarted)
-	case TypeDecisionMade:
-		return step(record, s.applyDecisionMade)
-	case TypeModelFailed:
-		return step(record, s.applyModelFailed)
-	case TypeApprovalRequested:
-		return step(record, s.applyApprovalRequested)
-	case TypeApprovalGranted:
-		return step(record, s.applyApprovalGranted)
-	case TypeApprovalDenied:
-		return step(record, s.applyApprovalDenied)
-	case TypeCallDispatched:
-		return step(record, s.applyCallDispatched)
-	case TypeCallCompleted:
-		return step(record, s.applyCallCompleted)
-	case TypeEffectReconciled:
-		return step(record, s.applyEffectReconciled)
-	case TypeTurnCompleted:
-		return step(record, s.applyTurnCompleted)
-	case TypeQuestionAsked:
-		return step(record, s.applyQuestionAsked)
-	case TypeQuestionAnswered:
-		return step(record, s.applyQuestionAnswered)
-	case TypeSuspended:
-		return step(record, s.applySuspended)
-	case TypeResumed:
-		return step(record, s.applyResumed)
-	case TypeFinished:
-		return step(record, s.applyFinished)
-	default:
-		return fmt.Errorf("type is not known")
+// steps says how each type of event changes the state. Each step decodes its payload
+// strictly, and checks before it changes anything.
+var steps = map[Type]func(*State, Record) error{
+	TypeClaimed:           step((*State).applyClaimed),
+	TypeReleased:          step((*State).applyReleased),
+	TypeRunStarted:        step((*State).applyRunStarted),
+	TypeDecisionMade:      step((*State).applyDecisionMade),
+	TypeModelFailed:       step((*State).applyModelFailed),
+	TypeApprovalRequested: step((*State).applyApprovalRequested),
+	TypeApprovalGranted:   step((*State).applyApprovalGranted),
+	TypeApprovalDenied:    step((*State).applyApprovalDenied),
+	TypeCallDispatched:    step((*State).applyCallDispatched),
+	TypeCallCompleted:     step((*State).applyCallCompleted),
+	TypeEffectReconciled:  step((*State).applyEffectReconciled),
+	TypeTurnCompleted:     step((*State).applyTurnCompleted),
+	TypeQuestionAsked:     step((*State).applyQuestionAsked),
+	TypeQuestionAnswered:  step((*State).applyQuestionAnswered),
+	TypeSuspended:         step((*State).applySuspended),
+	TypeResumed:           step((*State).applyResumed),
+	TypeFinished:          step((*State).applyFinished),
+}
+
+func step[P Payload](apply func(*State, Record, P) error) func(*State, Record) error {
+	return func(s *State, record Record) error {
+		var payload P
+		if err := decodeStrict(record.Event.Data, &payload); err != nil {
+			return fmt.Errorf("decoding data: %w", err)
+		}
+		return apply(s, record, payload)
 	}
 }
 
-func step[P Payload](record Record, apply func(Record, P) error) error {
-	var payload P
-	if err := decodeStrict(record.Event.Data, &payload); err != nil {
-		return fmt.Errorf("decoding data: %w", err)
+func (s *State) applyPayload(record Record) error {
+	apply, known := steps[record.Event.Type]
+	if !known {
+		return fmt.Errorf("type is not known")
 	}
-	return apply(record, payload)
+	return apply(s, record)
 }
 
 func decodeStrict(data json.RawMessage, into any) error {

@@ -99,9 +99,15 @@ func (t *Turn) checkDispatch(dispatch Dispatch) error {
 		return fmt.Errorf("attempt %d follows %d", dispatch.Attempt, call.Attempt)
 	case call.Attempt > 0 && call.Call.Effect != ReadOnly && call.Call.Effect != Idempotent:
 		return fmt.Errorf("is not repeatable")
-	case t.Decision.Kind != DecisionToolCalls || call.Call.Invalid != "" || call.Call.Verdict == nil:
+	}
+	return t.checkPermission(call.Call)
+}
+
+func (t *Turn) checkPermission(call Call) error {
+	switch {
+	case t.Decision.Kind != DecisionToolCalls || call.Invalid != "" || call.Verdict == nil:
 		return fmt.Errorf("is not valid")
-	case call.Call.Verdict.Action != ActionAllow && call.Call.Verdict.Action != ActionAsk:
+	case call.Verdict.Action != ActionAllow && call.Verdict.Action != ActionAsk:
 		return fmt.Errorf("was denied")
 	case t.Gate == GatePending || t.Gate == GateDenied || (t.Asks() && t.Gate != GateGranted):
 		return fmt.Errorf("has no approval")

@@ -169,7 +169,7 @@ func TestProperties(t *testing.T) {
 		"unknown.tool":   careful,
 		"crm.get_order": {
 			Entry: "policy-a: tools[0]", Effect: v1alpha1.EffectReadOnly, Execution: v1alpha1.ExecutionParallel,
-			TimeoutSeconds: 10, MaxResultBytes: 65536, MaxAttempts: 1,
+			TimeoutSeconds: 10, MaxResultBytes: 65536, MaxAttempts: 3,
 		},
 		"billing.refund": {
 			Entry: "policy-a: tools[1]", Effect: v1alpha1.EffectIdempotent, Execution: v1alpha1.ExecutionSequential,

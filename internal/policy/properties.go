@@ -13,7 +13,7 @@ import (
 const (
 	defaultTimeoutSeconds     = 30
 	defaultMaxResultBytes     = 64 << 10
-	defaultMaxAttempts        = 1
+	defaultMaxAttempts        = 3
 	defaultKeyLifetimeSeconds = 86400
 )
 
@@ -30,8 +30,7 @@ type Properties struct {
 	TimeoutSeconds int32
 	// MaxResultBytes bounds what is read of a result. Default 65536.
 	MaxResultBytes int32
-	// MaxAttempts bounds the attempts at one call. Default 1, whatever the effect:
-	// repeating is asked for, never assumed. Always 1 for NonIdempotent.
+	// MaxAttempts bounds the attempts at one call. Default 3. Always 1 for NonIdempotent.
 	MaxAttempts int32
 	// MaxCallsPerRun bounds the calls of one run; 0 means no bound of its own.
 	MaxCallsPerRun int32

@@ -21,14 +21,21 @@ func advance(f Facts, turn *journal.Turn) Step {
 		return finish(f, "CannotContinue", "the model said that it can't go on; its words are in the journal")
 	case journal.DecisionInvalid:
 		return invalid(f, turn)
+	case journal.DecisionToolCalls, journal.DecisionQuestion, journal.DecisionRequestApproval:
+		return answerCalls(f, turn)
+	default:
+		return finish(f, "CheckpointFailed", "the journal holds a decision of a kind that is not known")
 	}
-	if turn.AllDone() {
+}
+
+// answerCalls gets every call of the turn its result.
+func answerCalls(f Facts, turn *journal.Turn) Step {
+	switch {
+	case turn.AllDone():
 		return complete(f, turn)
-	}
-	switch turn.Decision.Kind {
-	case journal.DecisionQuestion:
+	case turn.Decision.Kind == journal.DecisionQuestion:
 		return askQuestion(f, turn)
-	case journal.DecisionRequestApproval:
+	case turn.Decision.Kind == journal.DecisionRequestApproval:
 		return askIntent(f, turn)
 	default:
 		return batch(f, turn)

@@ -40,6 +40,7 @@ func afterFailure(f Facts) (Step, bool) {
 		case model.ClassUnauthorized, model.ClassQuota:
 			// Once more, since credentials and quotas are sometimes mended meanwhile.
 			limit = min(limit, 2)
+		case model.ClassTransient, model.ClassThrottled, model.ClassCanceled:
 		}
 	}
 	if s.ModelAttempts >= limit {

@@ -48,10 +48,10 @@ func question(f Facts) (Step, bool) {
 func approval(f Facts) (Step, bool) {
 	a, v := f.State.Approval, f.Verdicts
 	switch {
-	case v.Deny == a.Digest && v.DenyBy != "":
-		return denied(f, a, journal.ApprovalDenied{Reason: bounded(v.DenyReason, 1024)}, v.DenyBy), true
 	case !f.Now.Before(a.ExpiresAt):
 		return denied(f, a, journal.ApprovalDenied{Expired: true}, ""), true
+	case v.Deny == a.Digest && v.DenyBy != "":
+		return denied(f, a, journal.ApprovalDenied{Reason: bounded(v.DenyReason, 1024)}, v.DenyBy), true
 	case v.Approve == a.Digest && v.ApproveBy != "":
 		return granted(f, a), true
 	case f.Desired == Suspended:
