@@ -8,16 +8,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,18 +32,17 @@ import (
 	modelcontroller "github.com/pawl-run/pawl/internal/controller/model"
 	"github.com/pawl-run/pawl/internal/controller/toolpolicy"
 	"github.com/pawl-run/pawl/internal/journal/store"
+	"github.com/pawl-run/pawl/internal/worker"
 )
-
-// leaseName is the Lease under which one replica at a time is active.
-const leaseName = "pawl-controller-manager"
 
 type options struct {
 	metricsAddress, probeAddress string
-	secureMetrics, leaderElect   bool
+	secureMetrics                bool
 	workerName, namespace        string
 	leaseDuration                time.Duration
 	maxConcurrentTurns, workers  int
 	journalRefusalTimeout        time.Duration
+	shutdownGrace                time.Duration
 }
 
 func main() {
@@ -50,13 +50,13 @@ func main() {
 	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 switches it off.")
 	flag.BoolVar(&o.secureMetrics, "metrics-secure", true, "Serve metrics over HTTPS to those whom the API server authorizes.")
 	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 switches them off.")
-	flag.BoolVar(&o.leaderElect, "leader-elect", true, "Be active only while holding the Lease "+leaseName+".")
 	flag.StringVar(&o.workerName, "worker-name", workerName(), "Name of this process, unique among replicas. Default: POD_NAME, then the host name.")
-	flag.StringVar(&o.namespace, "namespace", namespace(), "Namespace of the Lease. Default: POD_NAMESPACE, then pawl-system.")
+	flag.StringVar(&o.namespace, "namespace", namespace(), "Namespace of the worker Leases. Default: POD_NAMESPACE, then pawl-system.")
 	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second, "How long a replica that stopped renewing is waited for; at least 2s.")
 	flag.IntVar(&o.maxConcurrentTurns, "max-concurrent-turns", 500, "How many model requests this process has under way at once; the others wait.")
 	flag.IntVar(&o.workers, "workers", 8, "How many runs are reconciled at the same time. Waiting for models and tools takes none.")
 	flag.DurationVar(&o.journalRefusalTimeout, "journal-refusal-timeout", 10*time.Minute, "How long the API server may refuse a run's journal before the run ends as CheckpointFailed.")
+	flag.DurationVar(&o.shutdownGrace, "shutdown-grace", 40*time.Second, "How long what is in flight may take to end once this process is asked to stop.")
 	logging := zap.Options{}
 	logging.BindFlags(flag.CommandLine)
 	flag.Parse()
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-func start(ctx context.Context, o options) error {
+func start(signalled context.Context, o options) error {
 	if o.leaseDuration < 2*time.Second {
 		return errors.New("--lease-duration must be at least 2s")
 	}
@@ -79,15 +79,15 @@ func start(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	managerOptions, err := o.manager(config, scheme)
-	if err != nil {
-		return err
-	}
-	mgr, err := ctrl.NewManager(config, managerOptions)
+	mgr, err := ctrl.NewManager(config, o.manager(scheme))
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	if err := register(ctx, mgr, o); err != nil {
+	// The manager outlives the signal: runs in flight are handed over first.
+	ctx, stop := context.WithCancel(context.WithoutCancel(signalled))
+	defer stop()
+	operator, err := register(ctx, mgr, o)
+	if err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
@@ -96,62 +96,89 @@ func start(ctx context.Context, o options) error {
 	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
 		return err
 	}
+	go func() {
+		<-signalled.Done()
+		operator.drain(ctx, o.shutdownGrace)
+		stop()
+	}()
 	return mgr.Start(ctx)
 }
 
-// manager holds its Lease under the worker's name, so that a process which was killed
-// and started again goes on at once instead of waiting for itself.
-func (o options) manager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Options, error) {
-	renew := o.leaseDuration * 2 / 3
-	retry := o.leaseDuration / 7
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: o.workerName}, config, renew)
-	if err != nil {
-		return ctrl.Options{}, fmt.Errorf("building the lease lock: %w", err)
-	}
+func (o options) manager(scheme *runtime.Scheme) ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.secureMetrics}
 	if o.secureMetrics {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return ctrl.Options{
-		Scheme:                              scheme,
-		Metrics:                             metrics,
-		HealthProbeBindAddress:              o.probeAddress,
-		LeaderElection:                      o.leaderElect,
-		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &o.leaseDuration,
-		RenewDeadline:                       &renew,
-		RetryPeriod:                         &retry,
+		Scheme:                 scheme,
+		Metrics:                metrics,
+		HealthProbeBindAddress: o.probeAddress,
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Journals and Secrets are read live and by name; the operator may list neither.
-			DisableFor: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}},
+			// Journals and Secrets are read live and by name, the operator may list neither;
+			// a worker's Lease means something only when it is read live.
+			DisableFor: []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &coordinationv1.Lease{}},
 		}},
-	}, nil
+	}
+}
+
+// operator is what has to be told that the process ends.
+type operator struct {
+	members *worker.Membership
+	runs    *agentrun.Reconciler
+}
+
+// drain hands this worker's runs over to the others.
+func (o operator) drain(ctx context.Context, grace time.Duration) {
+	if err := o.members.Drain(ctx); err != nil {
+		ctrl.Log.Error(err, "Telling the other replicas failed")
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	o.runs.Drain(ctx, clock.RealClock{})
 }
 
 // register builds the controllers with everything they depend on.
-func register(ctx context.Context, mgr ctrl.Manager, o options) error {
+func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error) {
 	incarnation := randomHex(4)
-	worker := o.workerName + "-" + incarnation
-	reconciler := agentrun.New(agentrun.Options{
+	var reconciler *agentrun.Reconciler
+	members := worker.NewMembership(worker.Options{
+		Client: mgr.GetClient(), Clock: clock.RealClock{}, Namespace: o.namespace,
+		Name: o.workerName, Incarnation: incarnation, Lease: o.leaseDuration,
+		Heartbeat: func() bool { return reconciler.Heartbeat() },
+		Changed:   func() { reconciler.WakeAll(ctx) },
+	})
+	reconciler = agentrun.New(agentrun.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
 		Recorder: mgr.GetEventRecorder("pawl"),
-		Clock:    clock.RealClock{}, Executor: agentrun.Goroutines{}, Worker: worker,
+		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
 		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout,
 		Clients: agentrun.NewClients(mgr.GetClient()),
 	})
+	if err := mgr.Add(members); err != nil {
+		return operator{}, fmt.Errorf("adding the worker membership: %w", err)
+	}
 	if err := reconciler.SetupWithManager(ctx, mgr, o.workers); err != nil {
-		return fmt.Errorf("registering the AgentRun controller: %w", err)
+		return operator{}, fmt.Errorf("registering the AgentRun controller: %w", err)
 	}
 	if err := toolpolicy.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("registering the ToolPolicy controller: %w", err)
+		return operator{}, fmt.Errorf("registering the ToolPolicy controller: %w", err)
 	}
 	if err := modelcontroller.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("registering the Model controller: %w", err)
+		return operator{}, fmt.Errorf("registering the Model controller: %w", err)
 	}
-	return nil
+	return operator{members: members, runs: reconciler}, nil
+}
+
+// bootClock also counts the time in which the machine was suspended, which the
+// monotonic clock of package time does not.
+func bootClock() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		// Every Linux since 2.6.39 has it. Without it nothing may be sent once.
+		return time.Duration(math.MaxInt64)
+	}
+	return time.Duration(now.Nano())
 }
 
 // nonces never repeat: the incarnation is random and the count only grows.

@@ -420,6 +420,10 @@ type UnknownEffect struct {
 	// since is when the call was sent.
 	// +required
 	Since metav1.Time `json:"since"`
+	// lastCheck is when the operator last looked the effect up, where the policy says
+	// how.
+	// +optional
+	LastCheck *metav1.Time `json:"lastCheck,omitempty"`
 }
 
 // Result is the final answer.

@@ -33,6 +33,10 @@ const (
 	LabelRunUID = "pawl.run/run-uid"
 )
 
+// FinalizerEffects keeps a run, and the journal segments that its effects are recorded
+// in, until every call that may have an effect has a known outcome.
+const FinalizerEffects = "pawl.run/effects"
+
 // Condition types of AgentRun.
 const (
 	// ConditionSucceeded is the summary: Unknown while the run is open, then True or

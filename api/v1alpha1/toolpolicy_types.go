@@ -179,6 +179,7 @@ type HTTPTool struct {
 
 // ToolProperties gives properties to the tools it matches.
 // +kubebuilder:validation:XValidation:rule="!has(self.maxAttempts) || self.maxAttempts == 1 || (has(self.effect) && self.effect != 'NonIdempotent')",message="maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
+// +kubebuilder:validation:XValidation:rule="!has(self.reconcile) || !has(self.effect) || self.effect != 'ReadOnly'",message="reconcile needs effect Idempotent or NonIdempotent: a ReadOnly call has no effect to look up"
 // +kubebuilder:validation:XValidation:rule="!has(self.idempotencyKeyLifetimeSeconds) || (has(self.effect) && self.effect == 'Idempotent')",message="idempotencyKeyLifetimeSeconds needs effect Idempotent"
 type ToolProperties struct {
 	// match lists full tool names; * matches any characters, dots too.
@@ -225,6 +226,11 @@ type ToolProperties struct {
 	// +kubebuilder:validation:Maximum=31536000
 	IdempotencyKeyLifetimeSeconds int32 `json:"idempotencyKeyLifetimeSeconds,omitempty"`
 
+	// reconcile is where the operator looks up what became of a call whose outcome is
+	// unknown. Without it a person settles it. The address is frozen with each call.
+	// +optional
+	Reconcile *EffectReconcile `json:"reconcile,omitempty"`
+
 	// conflictKey is CEL over args; calls of one batch with equal values never run
 	// at the same time.
 	// +optional
@@ -260,6 +266,37 @@ type ToolProperties struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[$]([.][A-Za-z_][A-Za-z0-9_-]*)+$')",message="write '$' and the names of members, joined by dots, such as $.time"
 	IgnoreForProgress []string `json:"ignoreForProgress,omitempty"`
+}
+
+// EffectReconcile is where effects are looked up.
+type EffectReconcile struct {
+	// http is a service that is asked GET <url>/<effect key> and answers
+	// {"state": "committed" | "rejected" | "pending" | "notFound", "result": ...};
+	// 404 means notFound.
+	// +required
+	HTTP EffectService `json:"http"`
+}
+
+// EffectService is an HTTP service that knows what became of effects.
+type EffectService struct {
+	// url that "/<effect key>" is appended to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.contains('@')",message="url must be an absolute http or https URL without user, query or fragment"
+	URL string `json:"url"`
+
+	// headersFrom sets headers of every request from Secrets.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
+
+	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
+	// which are trusted instead of the system's for this service.
+	// +optional
+	CABundleConfigMapRef *KeyReference `json:"caBundleConfigMapRef,omitempty"`
 }
 
 // ToolRule gives a verdict on the calls it matches.

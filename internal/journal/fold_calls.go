@@ -154,7 +154,8 @@ func (s *State) noteUnknown(call *CallState, r Record) {
 	}
 	s.Unknown = append(s.Unknown, UnknownEffect{
 		CallID: call.Call.ID, EffectKey: call.Call.EffectKey, Tool: call.Call.Tool,
-		Since: call.LastSent, NotedAt: r.Event.Time,
+		Reconcile: call.Call.Reconcile,
+		Since:     call.LastSent, NotedAt: r.Event.Time,
 	})
 }
 
@@ -162,8 +163,8 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 	if p.Effect != EffectCommitted && p.Effect != EffectRejected {
 		return fmt.Errorf("effect %q is neither committed nor rejected", p.Effect)
 	}
-	if r.Event.By == "" {
-		return fmt.Errorf("the settlement names nobody")
+	if (p.Source == SourcePerson) != (r.Event.By != "") {
+		return fmt.Errorf("a settlement names the person whose word it is, and no other")
 	}
 	for i, unknown := range s.Unknown {
 		if unknown.CallID != p.ID || unknown.EffectKey != p.EffectKey {
@@ -172,7 +173,7 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 		s.Unknown = append(s.Unknown[:i:i], s.Unknown[i+1:]...)
 		if turn := s.OpenTurn(); turn != nil {
 			if call := turn.call(p.ID); call != nil && call.Phase == PhaseUnknown {
-				call.Settled = p.Effect
+				call.Settled = &p
 			}
 		}
 		return nil

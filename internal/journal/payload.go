@@ -200,6 +200,8 @@ type Call struct {
 	KeyLifetimeSeconds int32  `json:"keyLifetimeSeconds,omitempty"`
 	MaxResultBytes     int32  `json:"maxResultBytes,omitempty"`
 	Required           bool   `json:"required,omitempty"`
+	// Reconcile is the address where the effect can be looked up, empty for none.
+	Reconcile string `json:"reconcile,omitempty"`
 	// Verdict of policy when the decision was made.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Invalid says why the call can't run; such a call has no verdict.
@@ -325,13 +327,36 @@ type CallCompleted struct {
 	Repeats int32 `json:"repeats,omitempty"`
 }
 
-// EffectReconciled settles a call whose effect was unknown; By names who.
+// EffectReconciled settles a call whose effect was unknown.
 type EffectReconciled struct {
 	ID        string `json:"id"`
 	EffectKey string `json:"effectKey"`
 	// Effect is committed or rejected.
 	Effect string `json:"effect"`
+	// Source says whose word it is. By names the person.
+	Source Source `json:"source"`
+	// Epoch of the claim under which a worker dispatched the call whose outcome it
+	// reports after it lost the run.
+	Epoch int64 `json:"epoch,omitempty"`
+	// Value is the result, where the service or the worker had it.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Receipt is the service's own id of the effect.
+	Receipt string `json:"receipt,omitempty"`
 }
+
+// Source is whose word a settlement is.
+type Source string
+
+// Sources of a settlement.
+const (
+	// SourcePerson is a person, by annotation.
+	SourcePerson Source = "Person"
+	// SourceService is the service that the policy names.
+	SourceService Source = "Service"
+	// SourceWorker is the worker that sent the call and lost the run meanwhile. Its
+	// result is evidence, not authority.
+	SourceWorker Source = "Worker"
+)
 
 // TurnCompleted closes a turn: every call of it has its result.
 type TurnCompleted struct {

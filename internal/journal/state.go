@@ -77,6 +77,8 @@ type UnknownEffect struct {
 	CallID    string
 	EffectKey string
 	Tool      string
+	// Reconcile is where it can be looked up, empty for nowhere.
+	Reconcile string
 	Since     time.Time
 	// NotedAt is when the journal said so.
 	NotedAt time.Time
@@ -139,8 +141,8 @@ type CallState struct {
 	EndedAt   time.Time
 	// Last is the newest CallCompleted; with PhaseDone it is the result.
 	Last *CallCompleted
-	// Settled is what a person said about the effect.
-	Settled string
+	// Settled is what became of an effect that was unknown, nil while nobody said.
+	Settled *EffectReconciled
 }
 
 // OpenTurn is the turn whose calls still need results, nil when a decision is due.
@@ -154,6 +156,24 @@ func (s *State) OpenTurn() *Turn {
 // DecisionDue is true when the model is to be asked next.
 func (s *State) DecisionDue() bool {
 	return s.Run != nil && s.Finished == nil && !s.Open
+}
+
+// EffectsOpen is true while some call that may have an effect is under way, or nobody
+// knows what became of it. The segment that records it must not go away meanwhile.
+func (s *State) EffectsOpen() bool {
+	if len(s.Unknown) > 0 {
+		return true
+	}
+	turn := s.OpenTurn()
+	if turn == nil {
+		return false
+	}
+	for i := range turn.Calls {
+		if turn.Calls[i].Phase == PhaseDispatched && turn.Calls[i].Call.Effect != ReadOnly {
+			return true
+		}
+	}
+	return false
 }
 
 // call finds a call of the open turn by id.

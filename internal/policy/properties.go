@@ -41,6 +41,8 @@ type Properties struct {
 	Required bool
 	// IgnoreForProgress lists members left out when results are compared.
 	IgnoreForProgress []string
+	// Reconcile is where effects are looked up, nil for nowhere.
+	Reconcile *v1alpha1.EffectReconcile
 	// HasConflictKey is true when Set.ConflictKey has something to evaluate.
 	HasConflictKey bool
 }
@@ -57,6 +59,7 @@ func resolve(name string, spec v1alpha1.ToolProperties) Properties {
 		MaxCallsPerRun:    spec.MaxCallsPerRun,
 		Required:          spec.Required,
 		IgnoreForProgress: slices.Clone(spec.IgnoreForProgress),
+		Reconcile:         spec.Reconcile.DeepCopy(),
 		HasConflictKey:    spec.ConflictKey != "",
 	}
 	switch p.Effect {

@@ -96,7 +96,7 @@ func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
 		if call.Phase != journal.PhaseUnknown {
 			continue
 		}
-		if call.Settled != "" {
+		if call.Settled != nil {
 			return commit(settledResult(call)), true
 		}
 		waiting = call.Call.Tool
@@ -107,6 +107,9 @@ func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
 	if len(f.InFlight) > 0 {
 		return await(f), true
 	}
+	if due := checksDue(f); len(due) > 0 {
+		return Step{Kind: Check, Unknown: due}, true
+	}
 	until := f.Now
 	for _, unknown := range f.State.Unknown {
 		until = unknown.NotedAt.Add(seconds(f.State.Run.Limits.InputTimeoutSeconds))
@@ -115,7 +118,7 @@ func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
 	if !f.Now.Before(until) {
 		return finish(f, "OutcomeUnknown", "nobody settled the unknown outcome in time (inputTimeoutSeconds)"), true
 	}
-	return rest("OutcomeUnknown", fmt.Sprintf("nobody knows whether a call of %s took effect; settle it in the annotation pawl.run/settle", waiting), earliest(until, deadline(f))), true
+	return rest("OutcomeUnknown", fmt.Sprintf("nobody knows whether a call of %s took effect; settle it in the annotation pawl.run/settle", waiting), earliest(nextCheck(f), earliest(until, deadline(f)))), true
 }
 
 // skipAfterFailure leaves out the Sequential calls that follow a call whose effect did

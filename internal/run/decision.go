@@ -158,6 +158,9 @@ func freeze(f Facts, call *journal.Call, arguments map[string]any) {
 	call.TimeoutSeconds, call.MaxAttempts = p.TimeoutSeconds, p.MaxAttempts
 	call.KeyLifetimeSeconds, call.MaxResultBytes = p.IdempotencyKeyLifetimeSeconds, p.MaxResultBytes
 	call.Required = p.Required
+	if p.Reconcile != nil {
+		call.Reconcile = p.Reconcile.HTTP.URL
+	}
 	key, has, err := f.Policies.ConflictKey(call.Tool, arguments)
 	switch {
 	case err != nil:

@@ -34,7 +34,7 @@ func closing(call *journal.CallState) journal.CallCompleted {
 	case call.Call.Invalid != "" && call.Attempt == 0:
 		result.Class, result.Message = "validation", call.Call.Invalid
 	case call.Attempt == 0:
-	case call.Settled != "":
+	case call.Settled != nil:
 		result = settledResult(call)
 	case call.Call.Effect == journal.ReadOnly:
 		result.Class, result.Effect, result.Message = "transport", "", "the run ended while the call was under way"
@@ -66,20 +66,24 @@ func settlement(f Facts) (Step, bool) {
 			continue
 		}
 		return commitBy(f.Verdicts.SettleBy, journal.EffectReconciled{
-			ID: unknown.CallID, EffectKey: unknown.EffectKey, Effect: effect,
+			ID: unknown.CallID, EffectKey: unknown.EffectKey, Effect: effect, Source: journal.SourcePerson,
 		}), true
 	}
 	return Step{}, false
 }
 
-// settledResult is what the model reads of a call that a person settled.
+// settledResult is what the model reads of a call whose unknown effect was settled.
 func settledResult(call *journal.CallState) journal.CallCompleted {
-	result := journal.CallCompleted{ID: call.Call.ID, Attempt: call.Attempt, Final: true, Effect: call.Settled}
-	if call.Settled == journal.EffectCommitted {
+	settled := call.Settled
+	result := journal.CallCompleted{ID: call.Call.ID, Attempt: call.Attempt, Final: true, Effect: settled.Effect, Receipt: settled.Receipt}
+	switch {
+	case settled.Effect == journal.EffectRejected:
+		result.Class, result.Message = "rejected", "The call did not take effect, as was found out later."
+	case len(settled.Value) > 0:
+		result.Class, result.Value = "ok", settled.Value
+	default:
 		result.Class = "ok"
-		result.Value = []byte(`"The call took effect; its own result was lost and a person confirmed it."`)
-	} else {
-		result.Class, result.Message = "rejected", "The call did not take effect; a person confirmed it."
+		result.Value = []byte(`"The call took effect, as was found out later; its own result was lost."`)
 	}
 	return result
 }

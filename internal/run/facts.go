@@ -50,6 +50,10 @@ type Facts struct {
 	PoliciesProblem string
 	// Active is the time spent working so far, this very moment included.
 	Active time.Duration
+	// Checked says when this process last looked an unknown effect up, by call id, and
+	// Checking which look-ups are under way.
+	Checked  map[string]time.Time
+	Checking map[string]bool
 	// ModelInFlight and InFlight say what this process itself has under way: a
 	// request to the model, and calls by id.
 	ModelInFlight bool
@@ -91,6 +95,8 @@ const (
 	AskModel Kind = "AskModel"
 	// Send asks for Calls to be sent, once the events, which announce them, are committed.
 	Send Kind = "Send"
+	// Check asks for Unknown effects to be looked up. It needs no claim: nothing is done.
+	Check Kind = "Check"
 	// Stop asks for everything in flight to be stopped and its outcome fed back.
 	Stop Kind = "Stop"
 	// Await keeps the run: something is in flight, or due at Until.
@@ -111,6 +117,8 @@ type Step struct {
 	Clipped bool
 	// Calls of Send.
 	Calls []Sending
+	// Unknown effects of Check.
+	Unknown []journal.UnknownEffect
 	// Until is when to look again, zero for when something happens.
 	Until time.Time
 	// Waiting is a reason of the condition Succeeded, with a Message for people.

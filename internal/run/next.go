@@ -14,14 +14,14 @@ func Next(f Facts) Step {
 	if s.Finished != nil {
 		return settleLate(f)
 	}
+	if step, lost := takeUp(f); lost {
+		return step
+	}
 	if reason, message, ending := ending(f); ending {
 		return stopOrFinish(f, reason, message)
 	}
 	if s.Run == nil {
 		return start(f)
-	}
-	if step, lost := takeUp(f); lost {
-		return step
 	}
 	if f.ModelInFlight {
 		return await(f)
@@ -60,6 +60,9 @@ func ending(f Facts) (reason, message string, ok bool) {
 func stopOrFinish(f Facts, reason, message string) Step {
 	if f.ModelInFlight || len(f.InFlight) > 0 {
 		return Step{Kind: Stop}
+	}
+	if step, pending := lastCheck(f); pending {
+		return step
 	}
 	return finish(f, reason, message)
 }

@@ -38,6 +38,8 @@ type Facts struct {
 	// VerdictProblem says why a verdict that somebody gave does not act, empty where
 	// there is none.
 	VerdictProblem string
+	// Checked says when unknown effects were last looked up, by call id.
+	Checked map[string]time.Time
 	// CheckpointFailed, when not empty, says where the journal can't be relied on. It
 	// is the one ending that the journal itself can't carry.
 	CheckpointFailed string
@@ -54,7 +56,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 		ObservedGeneration: f.Generation,
 		Turns:              s.Turns,
 		ToolCalls:          s.ToolCalls,
-		UnknownEffects:     unknownEffects(s),
+		UnknownEffects:     unknownEffects(s, f.Checked),
 		Pending:            pending(s),
 		Question:           question(s),
 		Result:             result(s),
@@ -101,13 +103,17 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 	return status
 }
 
-func unknownEffects(s *journal.State) []v1alpha1.UnknownEffect {
+func unknownEffects(s *journal.State, checked map[string]time.Time) []v1alpha1.UnknownEffect {
 	var effects []v1alpha1.UnknownEffect
 	for _, unknown := range s.Unknown {
 		if len(effects) == maxUnknown {
 			break
 		}
-		effects = append(effects, v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: metav1.Time{Time: unknown.Since}})
+		effect := v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: metav1.Time{Time: unknown.Since}}
+		if last, ok := checked[unknown.CallID]; ok {
+			effect.LastCheck = &metav1.Time{Time: last}
+		}
+		effects = append(effects, effect)
 	}
 	return effects
 }

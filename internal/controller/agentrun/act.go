@@ -2,17 +2,16 @@ package agentrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/tool"
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // recordLanded turns what has ended outside into events.
@@ -35,11 +34,11 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 	case landed.configuration != nil:
 		s.configuration = landed.configuration
 		return run.Entry{}, false
+	case landed.check:
+		r.memory.of(s.uid).checked[landed.call] = r.clock.Now()
+		return run.RecordFound(facts, landed.call, landed.found)
 	case landed.call != "":
-		if state.Finished != nil {
-			return run.Entry{}, false
-		}
-		return run.RecordOutcome(facts, landed.call, landed.attempt, landed.outcome, landed.duration)
+		return interpretCall(facts, landed)
 	case landed.asked == nil || !state.DecisionDue() || int(state.Turns)+1 != landed.asked.Request.Decision:
 		return run.Entry{}, false
 	}
@@ -49,6 +48,38 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 		return run.RecordFailure(facts, asked, landed.failure), true
 	}
 	return run.RecordReply(facts, asked, landed.reply), true
+}
+
+// interpretCall takes an outcome as the call's own while this worker's dispatch is the
+// newest, and as evidence once the effect counts as unknown.
+func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
+	if facts.State.Finished == nil {
+		if entry, fits := run.RecordOutcome(facts, landed.call, landed.attempt, landed.outcome, landed.duration); fits {
+			return entry, true
+		}
+	}
+	o := landed.outcome
+	return run.RecordLate(facts, landed.call, landed.epoch, string(o.Effect), o.Value, o.Receipt)
+}
+
+// testify records, in a run that another worker has by now, what became of calls that
+// this one sent: under the other's epoch, as evidence for what is unknown.
+func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	for _, landed := range r.flights.landed(s.uid) {
+		s.settled = append(s.settled, landed)
+		if landed.call == "" || landed.check {
+			continue
+		}
+		o := landed.outcome
+		entry, fits := run.RecordLate(r.facts(object, s, rules{}), landed.call, landed.epoch, string(o.Effect), o.Value, o.Receipt)
+		if !fits {
+			continue
+		}
+		if err := s.draft.Add(entry.Payload, journal.Meta{Time: r.clock.Now()}); err != nil {
+			return fmt.Errorf("proposing evidence: %w", err)
+		}
+	}
+	return r.flush(ctx, object, s)
 }
 
 // fullRetry is how long a run waits for a free place in this process.
@@ -78,7 +109,7 @@ func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 	timeout := time.Duration(frozen.RequestTimeoutSeconds) * time.Second
 	request := step.Request
 	entry := &flight{asked: &run.Asked{Request: request, Clipped: step.Clipped}}
-	r.flights.start(s.uid, client.ObjectKeyFromObject(object), entry, timeout, func(ctx context.Context, landed *flight) {
+	r.flights.start(s.uid, s.key, entry, timeout, func(ctx context.Context, landed *flight) {
 		reply, err := decider.Decide(ctx, request)
 		landed.reply, landed.failure = reply, asModelError(err)
 	})
@@ -118,10 +149,11 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
 		MaxResultBytes: call.MaxResultBytes,
 	}
-	entry := &flight{call: call.ID, attempt: sending.Attempt, effectful: call.Effect != journal.ReadOnly}
-	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	entry := &flight{call: call.ID, attempt: sending.Attempt, epoch: request.Epoch, effectful: call.Effect != journal.ReadOnly}
 	policies := policyNames(object)
-	r.flights.start(s.uid, key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
+	mayLeave := r.rightToSend(s.acknowledged, request.Repeatable)
+	r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
+		ctx = transport.WithGate(ctx, mayLeave)
 		server, name, err := r.clients.Tool(ctx, object.Namespace, policies, call.Tool)
 		if err != nil {
 			landed.outcome = tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: true,
@@ -132,6 +164,23 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		request.Tool = name
 		landed.outcome = server.Call(ctx, request)
 	})
+}
+
+// sendWindow is how long the acknowledgement of a dispatch gives the right to send a
+// call that may be sent once. A worker that was frozen longer must not send: others may
+// have taken its run for abandoned.
+const sendWindow = 5 * time.Second
+
+var errWindow = errors.New("the right to send has lapsed")
+
+// rightToSend is asked immediately before the first byte of a call leaves.
+func (r *Reconciler) rightToSend(acknowledged time.Duration, repeatable bool) func() error {
+	return func() error {
+		if !repeatable && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
+			return errWindow
+		}
+		return nil
+	}
 }
 
 // closeServer ends what an adapter keeps open: each call has an adapter of its own, made
@@ -158,22 +207,4 @@ func (r *Reconciler) letGo(ctx context.Context, object *v1alpha1.AgentRun, s *se
 		}
 	}
 	return r.flush(ctx, object, s)
-}
-
-// markLowWater writes how far the journal has come before the run's first call that
-// may have an effect, so that a journal which vanishes later can't be taken for one
-// that never began.
-func (r *Reconciler) markLowWater(ctx context.Context, object *v1alpha1.AgentRun, s *session, step run.Step) error {
-	if object.Status.Journal != nil {
-		return nil
-	}
-	for _, sending := range step.Calls {
-		if sending.Call.Effect != journal.ReadOnly {
-			if err := r.flush(ctx, object, s); err != nil {
-				return err
-			}
-			return r.show(ctx, object, s, run.Step{Waiting: string(v1alpha1.ReasonRunning)})
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package agentrun
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -55,7 +56,7 @@ func noticeOf(event journal.Event) (notice, bool) {
 	case journal.TypeQuestionAnswered:
 		return notice{eventNormal, "QuestionAnswered", "Answer", "answered by " + event.By}, true
 	case journal.TypeEffectReconciled:
-		return notice{eventNormal, "EffectSettled", "Settle", "an unknown outcome was settled by " + event.By}, true
+		return notice{eventNormal, "EffectSettled", "Settle", settledNote(event)}, true
 	case journal.TypeSuspended:
 		return notice{eventNormal, string(v1alpha1.ReasonSuspended), "Suspend", "the run is suspended"}, true
 	case journal.TypeResumed:
@@ -75,6 +76,16 @@ func noticeOf(event journal.Event) (notice, bool) {
 	}
 }
 
+func settledNote(event journal.Event) string {
+	var p journal.EffectReconciled
+	_ = json.Unmarshal(event.Data, &p)
+	note := fmt.Sprintf("the unknown outcome of call %s is %s, says the %s", p.ID, p.Effect, strings.ToLower(string(p.Source)))
+	if event.By != "" {
+		note += " " + event.By
+	}
+	return note
+}
+
 func unknownNotice(event journal.Event) (notice, bool) {
 	var p journal.CallCompleted
 	_ = json.Unmarshal(event.Data, &p)
@@ -86,8 +97,10 @@ func unknownNotice(event journal.Event) (notice, bool) {
 
 // announceProblem publishes once for each problem with a verdict that a process sees.
 func (r *Reconciler) announceProblem(object *v1alpha1.AgentRun, s *session, problem string) {
-	if problem == "" || !r.problems.fresh(s.uid, problem) {
+	notes := r.memory.of(s.uid)
+	if problem == "" || notes.problem == problem {
 		return
 	}
+	notes.problem = problem
 	r.recorder.Eventf(object, nil, eventWarning, "VerdictIgnored", "Judge", "%s", problem)
 }

@@ -148,6 +148,28 @@ func (c Clients) Tool(ctx context.Context, namespace string, policies []string, 
 	return nil, "", fmt.Errorf("no policy of the run declares server %s any more", wanted)
 }
 
+// Effects builds the service where an effect is looked up: the address is frozen with
+// the call, its headers and certificates are those of the policy now.
+func (c Clients) Effects(ctx context.Context, namespace string, policies []string, effect journal.UnknownEffect) (*httptool.Effects, error) {
+	service := v1alpha1.EffectService{URL: effect.Reconcile}
+	for _, name := range policies {
+		live := &v1alpha1.ToolPolicy{}
+		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live); err != nil {
+			continue
+		}
+		for _, properties := range live.Spec.Tools {
+			if properties.Reconcile != nil && properties.Reconcile.HTTP.URL == effect.Reconcile {
+				service = properties.Reconcile.HTTP
+			}
+		}
+	}
+	bundle, err := c.caBundle(ctx, namespace, service.CABundleConfigMapRef)
+	if err != nil {
+		return nil, err
+	}
+	return httptool.NewEffects(httptool.Options{URL: service.URL, Headers: c.headers(namespace, service.HeadersFrom), CABundle: bundle})
+}
+
 // server builds the adapter of one declared server.
 func (c Clients) server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
 	if declared.MCP != nil {

@@ -34,9 +34,13 @@ const effectGrace = 10 * time.Second
 // flight is one thing under way outside: a request to the model, an attempt at a call,
 // or the resolution of a run's references.
 type flight struct {
-	// call is the id of the call, empty for the model and for resolving.
+	// call is the id of the call, empty for the model and for resolving; check is true
+	// for a look-up of its effect instead of an attempt.
 	call    string
 	attempt int32
+	check   bool
+	// epoch under which the call was dispatched.
+	epoch int64
 	// asked is the request that the model was given.
 	asked *run.Asked
 	// effectful is true for calls whose outcome must be known.
@@ -49,6 +53,7 @@ type flight struct {
 	reply         model.Reply
 	failure       *model.Error
 	outcome       tool.Outcome
+	found         run.Found
 	configuration *run.Configuration
 	duration      time.Duration
 }
@@ -77,16 +82,48 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 	f.mu.Lock()
 	f.byRun[uid] = append(f.byRun[uid], entry)
 	f.mu.Unlock()
+	watchdog := f.clock.AfterFunc(timeout+watchdogMargin, func() { f.land(key, entry, hung(entry)) })
 	f.executor.Go(func() {
 		defer cancel()
 		landed := &flight{}
 		work(ctx, landed)
-		f.mu.Lock()
-		entry.reply, entry.failure, entry.outcome, entry.configuration = landed.reply, landed.failure, landed.outcome, landed.configuration
-		entry.duration, entry.done = f.clock.Since(entry.started), true
-		f.mu.Unlock()
-		f.wake(key)
+		watchdog.Stop()
+		f.land(key, entry, landed)
 	})
+}
+
+// watchdogMargin is how long after its deadline a flight may still be out. An adapter
+// that does not come back then has broken its promise, and its run must not hang on it.
+const watchdogMargin = 10 * time.Second
+
+// land records what came of a flight, once, and wakes its run.
+func (f *Flights) land(key types.NamespacedName, entry, landed *flight) {
+	f.mu.Lock()
+	if entry.done {
+		f.mu.Unlock()
+		return
+	}
+	entry.reply, entry.failure, entry.outcome = landed.reply, landed.failure, landed.outcome
+	entry.configuration, entry.found = landed.configuration, landed.found
+	entry.duration, entry.done = f.clock.Since(entry.started), true
+	f.mu.Unlock()
+	f.wake(key)
+}
+
+// hung is what is known of a flight that does not come back.
+func hung(entry *flight) *flight {
+	return &flight{
+		failure:       &model.Error{Class: model.ClassTransient, Sent: true, Detail: "the adapter did not come back"},
+		outcome:       tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown, Message: "the call did not come back; nobody knows whether it took effect"},
+		configuration: hungConfiguration(entry),
+	}
+}
+
+func hungConfiguration(entry *flight) *run.Configuration {
+	if entry.call != "" || entry.asked != nil {
+		return nil
+	}
+	return &run.Configuration{NotReady: "the tool servers do not answer"}
 }
 
 // landed lists what has ended and was not settled yet.
@@ -122,22 +159,34 @@ func (f *Flights) settle(uid types.UID, entries []*flight) {
 // underWay says what is not accounted for yet: whether the model was asked, whether
 // references are being resolved, and which calls were sent. What has landed counts
 // until it is settled, or it would look like something that was lost.
-func (f *Flights) underWay(uid types.UID, settled []*flight) (modelAsked, resolving bool, calls map[string]bool) {
+func (f *Flights) underWay(uid types.UID, settled []*flight) underWay {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	calls = map[string]bool{}
+	out := underWay{calls: map[string]bool{}, checks: map[string]bool{}}
 	for _, entry := range f.byRun[uid] {
 		switch {
 		case slices.Contains(settled, entry):
+		case entry.check:
+			out.checks[entry.call] = true
 		case entry.call != "":
-			calls[entry.call] = true
+			out.calls[entry.call] = true
 		case entry.asked != nil:
-			modelAsked = true
+			out.model = true
 		default:
-			resolving = true
+			out.resolving = true
 		}
 	}
-	return modelAsked, resolving, calls
+	return out
+}
+
+// underWay is what a run has in the air: calls and look-ups by call id.
+type underWay struct {
+	model, resolving bool
+	calls, checks    map[string]bool
+}
+
+func (u underWay) empty() bool {
+	return !u.model && !u.resolving && len(u.calls) == 0 && len(u.checks) == 0
 }
 
 // requests counts what is asked of models in this process.
@@ -166,6 +215,20 @@ func (f *Flights) stop(uid types.UID) {
 			continue
 		}
 		entry.cancel()
+	}
+}
+
+// stopRepeatable ends, for every run, what may be done again: requests to models and
+// calls without effect.
+func (f *Flights) stopRepeatable() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, entries := range f.byRun {
+		for _, entry := range entries {
+			if !entry.effectful {
+				entry.cancel()
+			}
+		}
 	}
 }
 

@@ -28,19 +28,29 @@ type rules struct {
 // facts are everything that the turn machine may know.
 func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) run.Facts {
 	now := r.clock.Now()
-	asked, _, calls := r.flights.underWay(s.uid, s.settled)
+	air := r.flights.underWay(s.uid, s.settled)
 	return run.Facts{
 		Now:             now,
 		State:           s.draft.State,
-		Desired:         run.Desired(object.Spec.State),
+		Desired:         desired(object),
 		Verdicts:        verdictsOf(object),
 		Configuration:   s.configuration,
 		Policies:        rules.set,
 		PoliciesProblem: rules.problem,
 		Active:          s.active(now, r.worker),
-		ModelInFlight:   asked,
-		InFlight:        calls,
+		Checked:         r.memory.of(s.uid).checked,
+		Checking:        air.checks,
+		ModelInFlight:   air.model,
+		InFlight:        air.calls,
 	}
+}
+
+// desired is what people want: deleting a run cancels it.
+func desired(object *v1alpha1.AgentRun) run.Desired {
+	if !object.DeletionTimestamp.IsZero() {
+		return run.Cancelled
+	}
+	return run.Desired(object.Spec.State)
 }
 
 // gatherRules compiles the policies that the run refers to, as they are now.

@@ -7,106 +7,111 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sessions holds the runs in hand.
-type sessions struct {
-	mu    sync.Mutex
-	byRun map[types.UID]*session
+// notes are what this process remembers of a run between two reconciles. None of it is
+// truth; whatever is lost is found again or only asked once more. The work queue never
+// reconciles a run twice at the same time, so only the map of notes needs a lock.
+type notes struct {
+	// claimable is since when the run could be taken up: it has no owner, or one that
+	// ignores a cancellation.
+	claimable time.Time
+	// refused is since when the API server refuses the run's journal.
+	refused time.Time
+	// checked says when unknown effects were last looked up, by call.
+	checked map[string]time.Time
+	// problem is what was last said about a verdict, so that it is said once.
+	problem string
 }
 
-func (m *sessions) get(uid types.UID) *session {
+// since returns when something was first so, now for the first time.
+func since(first *time.Time, now time.Time) time.Time {
+	if first.IsZero() {
+		*first = now
+	}
+	return *first
+}
+
+// memory holds the notes on every run.
+type memory struct {
+	mu    sync.Mutex
+	byRun map[types.UID]*notes
+	byKey map[types.NamespacedName]types.UID
+	// inHand are the runs that this worker is busy with.
+	inHand map[types.UID]*session
+}
+
+// session returns the run in hand, nil for one that rests or belongs to somebody else.
+func (m *memory) session(uid types.UID) *session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.byRun[uid]
+	return m.inHand[uid]
 }
 
-func (m *sessions) put(s *session) {
+// hold takes a run in hand.
+func (m *memory) hold(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.inHand == nil {
+		m.inHand = map[types.UID]*session{}
+	}
+	m.inHand[s.uid] = s
+}
+
+// drop lets a run out of hand.
+func (m *memory) drop(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.inHand, uid)
+}
+
+// busy lists the runs in hand.
+func (m *memory) busy() []types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keys := make([]types.NamespacedName, 0, len(m.inHand))
+	for _, session := range m.inHand {
+		keys = append(keys, session.key)
+	}
+	return keys
+}
+
+// of returns the notes on a run.
+func (m *memory) of(uid types.UID) *notes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byRun == nil {
-		m.byRun = map[types.UID]*session{}
+		m.byRun = map[types.UID]*notes{}
 	}
-	m.byRun[s.uid] = s
-}
-
-func (m *sessions) drop(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.byRun, uid)
-}
-
-// refusals remembers since when the API server refuses a run's journal.
-type refusals struct {
-	mu    sync.Mutex
-	since map[types.UID]time.Time
-}
-
-// note returns since when, now for the first time.
-func (m *refusals) note(uid types.UID, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.since == nil {
-		m.since = map[types.UID]time.Time{}
+	if m.byRun[uid] == nil {
+		m.byRun[uid] = &notes{checked: map[string]time.Time{}}
 	}
-	if _, known := m.since[uid]; !known {
-		m.since[uid] = now
-	}
-	return m.since[uid]
+	return m.byRun[uid]
 }
 
-func (m *refusals) clear(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.since, uid)
-}
-
-// names remembers the UID that a name had, for runs that are gone.
-type names struct {
-	mu    sync.Mutex
-	byKey map[types.NamespacedName]types.UID
-}
-
-// learn returns the UID that the name had before, when it had another.
-func (m *names) learn(key types.NamespacedName, uid types.UID) (types.UID, bool) {
+// learn notes the UID of a name, and returns the one that it had before when it was
+// another: the run was deleted and created again.
+func (m *memory) learn(key types.NamespacedName, uid types.UID) (old types.UID, replaced bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byKey == nil {
 		m.byKey = map[types.NamespacedName]types.UID{}
 	}
-	old, known := m.byKey[key]
+	old = m.byKey[key]
 	m.byKey[key] = uid
-	return old, known && old != uid
+	return old, old != "" && old != uid
 }
 
-func (m *names) forget(key types.NamespacedName) (types.UID, bool) {
+// lookup returns the UID that a name had, and forgets it.
+func (m *memory) lookup(key types.NamespacedName) (types.UID, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, known := m.byKey[key]
+	uid, known := m.byKey[key]
 	delete(m.byKey, key)
-	return old, known
+	return uid, known
 }
 
-// problems remembers what was said about verdicts, so that it is said once.
-type problems struct {
-	mu   sync.Mutex
-	said map[types.UID]string
-}
-
-// fresh is true the first time in a row that a problem comes up.
-func (m *problems) fresh(uid types.UID, problem string) bool {
+func (m *memory) forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.said == nil {
-		m.said = map[types.UID]string{}
-	}
-	if m.said[uid] == problem {
-		return false
-	}
-	m.said[uid] = problem
-	return true
-}
-
-func (m *problems) clear(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.said, uid)
+	delete(m.byRun, uid)
+	delete(m.inHand, uid)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
 )
@@ -39,9 +42,11 @@ type Options struct {
 	// Recorder publishes Kubernetes events.
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
+	// Boot reads a clock that also counts time in which the machine was suspended.
+	Boot     func() time.Duration
 	Executor Executor
-	// Worker is this process's name and incarnation.
-	Worker string
+	// Members says which workers there are, this one included.
+	Members Membership
 	// MaxConcurrentTurns bounds what is in flight in this process at once.
 	MaxConcurrentTurns int
 	// JournalRefusalTimeout is how long the API server may refuse a run's journal
@@ -58,6 +63,8 @@ type Reconciler struct {
 	store    *store.Store
 	recorder events.EventRecorder
 	clock    clock.WithDelayedExecution
+	boot     func() time.Duration
+	members  Membership
 	worker   string
 	clients  Clients
 
@@ -66,18 +73,17 @@ type Reconciler struct {
 	limit          int
 
 	wakeups  wakeups
-	sessions sessions
-	refusals refusals
-	problems problems
-	names    names
+	memory   memory
 	policies policyCache
+	draining atomic.Bool
+	beat     heartbeat
 }
 
 // New returns a Reconciler.
 func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
-		worker: o.Worker, clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
+		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, r.wakeups.wake)
 	return r
@@ -85,31 +91,47 @@ func New(o Options) *Reconciler {
 
 // Reconcile moves one run by at most one turn.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if request == heartbeatRequest {
+		r.beat.felt(r.clock.Now())
+		return ctrl.Result{}, nil
+	}
 	object := &v1alpha1.AgentRun{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(request.NamespacedName)
+			if uid, known := r.memory.lookup(request.NamespacedName); known {
+				r.abandon(uid)
+			}
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the run: %w", err)
 	}
-	if old, replaced := r.names.learn(request.NamespacedName, object.UID); replaced {
+	if old, replaced := r.memory.learn(request.NamespacedName, object.UID); replaced {
 		r.abandon(old)
 	}
-	if !object.DeletionTimestamp.IsZero() {
-		r.abandon(object.UID)
-		return ctrl.Result{}, nil
-	}
-	if object.Status.CompletionTime != nil && !settlementGiven(object) {
+	if nothingLeft(object) {
 		r.abandon(object.UID)
 		return r.expire(ctx, object)
 	}
+	if entitled, again := r.entitled(object); !entitled {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
 	result, err := r.move(ctx, object)
 	if err != nil {
-		r.sessions.drop(object.UID)
+		r.memory.drop(object.UID)
 		return r.fail(ctx, object, err)
 	}
 	return result, nil
+}
+
+// nothingLeft says whether a run needs no more looking after than its time to live: it
+// has ended and nobody settles anything, or it is being deleted and holds nothing.
+func nothingLeft(object *v1alpha1.AgentRun) bool {
+	held := controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerEffects)
+	if !object.DeletionTimestamp.IsZero() {
+		return !held
+	}
+	ended := object.Status.CompletionTime != nil
+	return ended && !settlementGiven(object) && (!held || len(object.Status.UnknownEffects) > 0)
 }
 
 // move does the five things that a reconcile is made of.
@@ -117,6 +139,11 @@ func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.
 	session, err := r.open(ctx, object)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if foreign, again := r.foreign(object, session); foreign {
+		err := r.testify(ctx, object, session)
+		r.memory.drop(object.UID)
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	object, err = r.refresh(ctx, object, session)
 	if err != nil || object == nil {
@@ -142,7 +169,7 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 	state := s.draft.State
 	turn := state.OpenTurn()
 	granted := turn != nil && turn.Granted != nil && !turn.Dispatched
-	if state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted {
+	if state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted && !effectsAhead(turn) {
 		return object, nil
 	}
 	fresh := &v1alpha1.AgentRun{}
@@ -152,18 +179,32 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the run live: %w", err)
-	case fresh.UID != object.UID || !fresh.DeletionTimestamp.IsZero():
+	case fresh.UID != object.UID:
 		return nil, nil
 	}
 	return fresh, nil
 }
 
+// effectsAhead says whether the turn has calls that may have an effect and were not sent
+// yet: a run that is being deleted must not send them.
+func effectsAhead(turn *journal.Turn) bool {
+	if turn == nil {
+		return false
+	}
+	for i := range turn.Calls {
+		if call := &turn.Calls[i]; call.Phase == journal.PhasePrepared && call.Call.Effect != journal.ReadOnly {
+			return true
+		}
+	}
+	return false
+}
+
 // drive asks for steps and acts on them until the run has to wait.
 func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *session, rules rules) (run.Step, error) {
 	for range maxSteps {
-		step := run.Next(r.facts(object, s, rules))
+		step := r.hold(s, run.Next(r.facts(object, s, rules)))
 		if step.Kind == run.Send {
-			if err := r.markLowWater(ctx, object, s, step); err != nil {
+			if err := r.guard(ctx, object, s, step); err != nil {
 				return run.Step{}, err
 			}
 		}
@@ -183,6 +224,21 @@ func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *se
 	return run.Step{}, fmt.Errorf("no end after %d steps", maxSteps)
 }
 
+// hold keeps a worker from starting anything while it is not sure to be alive in the
+// eyes of others, and lets go of runs while it is on its way out.
+func (r *Reconciler) hold(s *session, step run.Step) run.Step {
+	starts := step.Kind == run.Resolve || step.Kind == run.AskModel || step.Kind == run.Send
+	waits := starts || step.Kind == run.Await
+	switch {
+	case waits && r.draining.Load() && r.flights.underWay(s.uid, s.settled).empty():
+		return run.Step{Kind: run.Rest, Waiting: string(v1alpha1.ReasonRunning), Message: "handed over to another replica"}
+	case starts && (r.draining.Load() || !r.members.Fresh(r.clock.Now())):
+		return run.Step{Kind: run.Await, Waiting: string(v1alpha1.ReasonRunning), Until: r.clock.Now().Add(r.members.Lease() / 15)}
+	default:
+		return step
+	}
+}
+
 // act does what a step asks for, and says whether the run now waits.
 func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
 	switch step.Kind {
@@ -194,6 +250,9 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		return r.ask(ctx, object, s, step)
 	case run.Send:
 		return false, r.send(ctx, object, s, step.Calls)
+	case run.Check:
+		r.check(object, s, step.Unknown)
+		return false, nil
 	case run.Stop:
 		r.flights.stop(s.uid)
 		return true, r.flush(ctx, object, s)
@@ -218,10 +277,11 @@ func (r *Reconciler) conclude(ctx context.Context, object *v1alpha1.AgentRun, s 
 		until = next
 	}
 	if step.Kind == run.Rest || step.Kind == run.Done {
-		r.sessions.drop(s.uid)
+		r.memory.drop(s.uid)
+		r.memory.of(s.uid).claimable = time.Time{}
 	}
 	if step.Kind == run.Done {
-		return r.expire(ctx, object)
+		return r.settle(ctx, object, s)
 	}
 	if step.Waiting == string(v1alpha1.ReasonConfigurationNotReady) {
 		poll := now.Add(pollInterval(now.Sub(object.CreationTimestamp.Time)))
@@ -243,13 +303,17 @@ func pollInterval(age time.Duration) time.Duration {
 
 // fail maps an error to what happens next.
 func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
+	if unrecordable(object, err) {
+		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
+		return r.letGoOfDeleted(ctx, object, nil)
+	}
 	if problem, ok := corrupt(err); ok {
 		return r.checkpointFailed(ctx, object, problem)
 	}
 	var refused *store.RefusedError
 	if errors.As(err, &refused) {
-		since := r.refusals.note(object.UID, r.clock.Now())
-		if r.clock.Since(since) >= r.refusalTimeout {
+		first := since(&r.memory.of(object.UID).refused, r.clock.Now())
+		if r.clock.Since(first) >= r.refusalTimeout {
 			return r.checkpointFailed(ctx, object, fmt.Sprintf("the API server has refused journal segment %s for %s", refused.Segment, r.refusalTimeout))
 		}
 	}
@@ -260,16 +324,8 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 	return ctrl.Result{}, err
 }
 
-// forget lets go of a run that no longer exists.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	if uid, known := r.names.forget(key); known {
-		r.abandon(uid)
-	}
-}
-
+// abandon forgets a run that is gone or needs nothing more.
 func (r *Reconciler) abandon(uid types.UID) {
 	r.flights.drop(uid)
-	r.sessions.drop(uid)
-	r.refusals.clear(uid)
-	r.problems.clear(uid)
+	r.memory.forget(uid)
 }

@@ -32,7 +32,7 @@ func (r *Reconciler) resolve(ctx context.Context, object *v1alpha1.AgentRun, s *
 	if err := r.flush(ctx, object, s); err != nil {
 		return err
 	}
-	if _, resolving, _ := r.flights.underWay(s.uid, s.settled); resolving {
+	if r.flights.underWay(s.uid, s.settled).resolving {
 		return nil
 	}
 	rules, err := r.gatherRules(ctx, object, s)
@@ -50,7 +50,7 @@ func (r *Reconciler) resolve(ctx context.Context, object *v1alpha1.AgentRun, s *
 		}
 	}
 	found := object.DeepCopy()
-	r.flights.start(s.uid, client.ObjectKeyFromObject(object), &flight{}, resolveTimeout, func(ctx context.Context, landed *flight) {
+	r.flights.start(s.uid, s.key, &flight{}, resolveTimeout, func(ctx context.Context, landed *flight) {
 		landed.configuration = r.configure(ctx, found, model, rules, problem)
 	})
 	return nil

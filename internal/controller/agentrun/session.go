@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
@@ -19,10 +21,14 @@ import (
 // and the state folded from it. It is a cache that a lost race throws away.
 type session struct {
 	uid   types.UID
+	key   types.NamespacedName
 	log   *store.Log
 	draft journal.Draft
 	// settled are the flights whose outcome is in the draft.
 	settled []*flight
+	// acknowledged is when the newest append was, on a clock that counts suspension: the
+	// right to send what it announces runs from there.
+	acknowledged time.Duration
 	// mark is when active time was last booked, on a clock that only goes forward.
 	mark time.Time
 	// shown is when status was last written.
@@ -35,7 +41,7 @@ type session struct {
 
 // open returns the session of a run, reading the journal where none is in hand.
 func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*session, error) {
-	if s := r.sessions.get(object.UID); s != nil {
+	if s := r.memory.session(object.UID); s != nil {
 		return s, nil
 	}
 	log, records, err := r.store.Load(ctx, object)
@@ -53,8 +59,8 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 			Problem: fmt.Sprintf("the journal ends at event %d, but %d were recorded in status", state.Events, known.Events),
 		}
 	}
-	s := &session{uid: object.UID, log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
-	r.sessions.put(s)
+	s := &session{uid: object.UID, key: client.ObjectKeyFromObject(object), log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
+	r.memory.hold(s)
 	return s, nil
 }
 
@@ -107,13 +113,14 @@ func (r *Reconciler) claim(s *session) error {
 // flush commits the draft. Flights are forgotten only once their outcome is stored.
 func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	if len(s.draft.Records) > 0 {
-		if err := r.store.Append(ctx, s.log, s.draft.Records); err != nil {
-			r.sessions.drop(s.uid)
+		if err := r.store.Append(ctx, s.log, s.draft.Records, s.draft.State.EffectsOpen()); err != nil {
+			r.memory.drop(s.uid)
 			return err
 		}
+		s.acknowledged = r.boot()
 		r.announce(object, s.draft.Records)
 		s.draft.Records = nil
-		r.refusals.clear(s.uid)
+		r.memory.of(s.uid).refused = time.Time{}
 	}
 	r.flights.settle(s.uid, s.settled)
 	s.settled = nil

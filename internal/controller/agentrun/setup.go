@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,13 +42,44 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentrun").
 		For(&v1alpha1.AgentRun{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, released,
 		))).
 		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
 		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
 		WatchesRawSource(source.Func(r.wakeups.listen)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
+}
+
+// released lets through the one change of status that other workers wait for: the owner
+// let go.
+var released = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.AgentRun)
+		if !ok {
+			return false
+		}
+		after, ok := e.ObjectNew.(*v1alpha1.AgentRun)
+		return ok && before.Status.Owner != nil && after.Status.Owner == nil && after.Status.CompletionTime == nil
+	},
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// WakeAll looks at every open run again: some worker came or went. Hints in status may
+// lag behind, so they are not asked which runs that concerns.
+func (r *Reconciler) WakeAll(ctx context.Context) {
+	var runs v1alpha1.AgentRunList
+	if err := r.client.List(ctx, &runs); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing runs after a change of workers")
+		return
+	}
+	for i := range runs.Items {
+		if runs.Items[i].Status.CompletionTime == nil || !runs.Items[i].DeletionTimestamp.IsZero() {
+			r.wakeups.wake(client.ObjectKeyFromObject(&runs.Items[i]))
+		}
+	}
 }
 
 // runsOf finds the open runs that refer to an object.

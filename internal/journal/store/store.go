@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -54,6 +55,8 @@ type Log struct {
 	segments int32
 	events   int
 	bytes    int
+	// held are the numbers of sealed segments that still have the finalizer.
+	held []int32
 }
 
 // Segments is the number of ConfigMaps.
@@ -85,6 +88,9 @@ func (s *Store) Load(ctx context.Context, run *v1alpha1.AgentRun) (*Log, []journ
 		records = append(records, read...)
 		log.segments++
 		log.setTail(segment, read)
+		if log.open() == nil && controllerutil.ContainsFinalizer(segment, v1alpha1.FinalizerEffects) {
+			log.held = append(log.held, log.segments)
+		}
 	}
 	return log, records, nil
 }
@@ -105,20 +111,61 @@ func (l *Log) setTail(segment *corev1.ConfigMap, records []journal.Record) {
 }
 
 // Append commits records, in order. They share one write unless together they are
-// larger than a segment may be. After an error the log must be loaded anew.
-func (s *Store) Append(ctx context.Context, log *Log, records []journal.Record) error {
+// larger than a segment may be. Hold says that after them some effect is under way or
+// unknown: the segment that says so stays open, and a finalizer keeps it from being
+// deleted, until an append that does not hold. After an error the log must be loaded anew.
+func (s *Store) Append(ctx context.Context, log *Log, records []journal.Record, hold bool) error {
 	for len(records) > 0 {
-		n, err := s.appendSome(ctx, log, records)
+		n, err := s.appendSome(ctx, log, records, hold)
 		if err != nil {
 			return err
 		}
 		records = records[n:]
 	}
+	if hold {
+		return nil
+	}
+	return s.releaseSealed(ctx, log)
+}
+
+// Release takes the finalizer off every segment, whatever is still unknown.
+func (s *Store) Release(ctx context.Context, log *Log) error {
+	if open := log.open(); open != nil && controllerutil.ContainsFinalizer(open, v1alpha1.FinalizerEffects) {
+		if err := s.unhold(ctx, log.run, log.segments); err != nil {
+			return err
+		}
+	}
+	return s.releaseSealed(ctx, log)
+}
+
+func (s *Store) releaseSealed(ctx context.Context, log *Log) error {
+	for _, n := range log.held {
+		if err := s.unhold(ctx, log.run, n); err != nil {
+			return err
+		}
+	}
+	log.held = nil
+	return nil
+}
+
+// unhold takes the finalizer off one segment; a segment that is gone has none.
+func (s *Store) unhold(ctx context.Context, run *v1alpha1.AgentRun, n int32) error {
+	segment := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: run.Namespace, Name: SegmentName(string(run.UID), n)}
+	if err := s.client.Get(ctx, key, segment); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !controllerutil.RemoveFinalizer(segment, v1alpha1.FinalizerEffects) {
+		return nil
+	}
+	if err := s.client.Update(ctx, segment); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("releasing journal segment %s: %w", key.Name, err)
+	}
 	return nil
 }
 
 // appendSome writes as many records as the next place holds.
-func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Record) (int, error) {
+func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Record, hold bool) (int, error) {
 	open := log.open()
 	events, size := 0, 0
 	if open != nil {
@@ -135,8 +182,14 @@ func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Reco
 	}
 	events += n
 	// A segment that can't take the next record is sealed with what it has.
-	if events >= segmentEvents || size >= segmentBytes || n < len(records) {
+	full := events >= segmentEvents || size >= segmentBytes
+	if n < len(records) || (full && !hold) {
 		segment.Immutable = ptr.To(true)
+	}
+	if hold {
+		controllerutil.AddFinalizer(segment, v1alpha1.FinalizerEffects)
+	} else {
+		controllerutil.RemoveFinalizer(segment, v1alpha1.FinalizerEffects)
 	}
 	written, err := s.write(ctx, segment, open == nil)
 	if err != nil {
@@ -146,6 +199,9 @@ func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Reco
 		log.segments++
 	}
 	log.tail, log.events, log.bytes = written, events, size
+	if hold && log.open() == nil {
+		log.held = append(log.held, log.segments)
+	}
 	return n, nil
 }
 

@@ -1,0 +1,99 @@
+package run
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/journal"
+)
+
+// Bounds of the back-off between two look-ups of one effect.
+const (
+	minCheckInterval = time.Second
+	maxCheckInterval = 5 * time.Minute
+)
+
+// Found is what a service says became of an effect.
+type Found struct {
+	// State is committed or rejected; anything else leaves the effect unknown. That the
+	// service does not know the key proves nothing: the request may still be on its way.
+	State string
+	Value json.RawMessage
+}
+
+// RecordFound settles an unknown effect when the service knows what became of it.
+func RecordFound(f Facts, id string, found Found) (Entry, bool) {
+	if found.State != journal.EffectCommitted && found.State != journal.EffectRejected {
+		return Entry{}, false
+	}
+	for _, unknown := range f.State.Unknown {
+		if unknown.CallID == id {
+			return Entry{Payload: journal.EffectReconciled{
+				ID: id, EffectKey: unknown.EffectKey, Effect: found.State, Source: journal.SourceService, Value: found.Value,
+			}}, true
+		}
+	}
+	return Entry{}, false
+}
+
+// checkAt is when an unknown effect is to be looked up next: at once, then at intervals
+// that double with the time that it has been unknown.
+func checkAt(f Facts, unknown journal.UnknownEffect) time.Time {
+	last, checked := f.Checked[unknown.CallID]
+	if !checked {
+		return unknown.NotedAt
+	}
+	interval := min(max(last.Sub(unknown.NotedAt), minCheckInterval), maxCheckInterval)
+	return last.Add(interval)
+}
+
+// checksDue lists the unknown effects that can be looked up now.
+func checksDue(f Facts) []journal.UnknownEffect {
+	var due []journal.UnknownEffect
+	for _, unknown := range f.State.Unknown {
+		if unknown.Reconcile != "" && !f.Checking[unknown.CallID] && !f.Now.Before(checkAt(f, unknown)) {
+			due = append(due, unknown)
+		}
+	}
+	return due
+}
+
+// nextCheck is the earliest time of a look-up, zero for none.
+func nextCheck(f Facts) time.Time {
+	var next time.Time
+	for _, unknown := range f.State.Unknown {
+		if unknown.Reconcile != "" && !f.Checking[unknown.CallID] {
+			next = earliest(next, checkAt(f, unknown))
+		}
+	}
+	return next
+}
+
+// lastCheck looks up once, before a run ends, what became of its unknown effects.
+func lastCheck(f Facts) (Step, bool) {
+	var due []journal.UnknownEffect
+	for _, unknown := range f.State.Unknown {
+		if unknown.Reconcile == "" {
+			continue
+		}
+		if f.Checking[unknown.CallID] {
+			return Step{Kind: Await, Waiting: "OutcomeUnknown"}, true
+		}
+		if _, checked := f.Checked[unknown.CallID]; !checked {
+			due = append(due, unknown)
+		}
+	}
+	return Step{Kind: Check, Unknown: due}, len(due) > 0
+}
+
+// RecordLate is the outcome of a call whose sender lost the run meanwhile: evidence for
+// an effect that is unknown, and nothing else.
+func RecordLate(f Facts, id string, epoch int64, effect string, value json.RawMessage, receipt string) (Entry, bool) {
+	entry, fits := RecordFound(f, id, Found{State: effect, Value: value})
+	if !fits {
+		return Entry{}, false
+	}
+	settled, _ := entry.Payload.(journal.EffectReconciled)
+	settled.Source, settled.Epoch, settled.Receipt = journal.SourceWorker, epoch, bounded(receipt, 256)
+	return Entry{Payload: settled}, true
+}

@@ -1,0 +1,252 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// LabelWorker marks the Leases of workers.
+const LabelWorker = "pawl.run/worker"
+
+// labelDraining marks the Lease of a worker that hands its runs over.
+const labelDraining = "pawl.run/draining"
+
+// tickInterval is how often a worker looks at its watch; well below maxGap.
+const tickInterval = 250 * time.Millisecond
+
+// Options of a Membership.
+type Options struct {
+	// Client reads Leases live.
+	Client client.Client
+	Clock  clock.WithTicker
+	// Namespace of the Leases.
+	Namespace string
+	// Name of this worker, unique among replicas, and its random incarnation.
+	Name, Incarnation string
+	// Lease is how long a worker that stopped renewing is waited for.
+	Lease time.Duration
+	// Heartbeat reports whether the work queue still moves; a worker whose queue hangs
+	// must not renew. Nil means that it always does.
+	Heartbeat func() bool
+	// Changed is called when the set of live workers changed.
+	Changed func()
+}
+
+// Membership keeps this worker's Lease and watches the others'.
+type Membership struct {
+	options Options
+
+	mu       sync.Mutex
+	observer *Observer
+	// renewed is when the newest successful renewal was begun.
+	renewed time.Time
+	version string
+	known   bool
+	workers []string
+	// draining is set once this worker is on its way out.
+	draining bool
+}
+
+// NewMembership returns a Membership that has not begun.
+func NewMembership(o Options) *Membership {
+	return &Membership{options: o, observer: NewObserver(o.Lease)}
+}
+
+// Identity is this worker's name and incarnation.
+func (m *Membership) Identity() string { return m.options.Name + "-" + m.options.Incarnation }
+
+// NeedLeaderElection says that every replica is active.
+func (m *Membership) NeedLeaderElection() bool { return false }
+
+// Start keeps the Lease until the context ends, then releases it.
+func (m *Membership) Start(ctx context.Context) error {
+	ticker := m.options.Clock.NewTicker(tickInterval)
+	defer ticker.Stop()
+	var renewal, glance time.Time
+	for {
+		now := m.options.Clock.Now()
+		m.tick(now)
+		if !now.Before(renewal) {
+			// A failed renewal is repeated sooner, since freshness runs out.
+			renewal = now.Add(m.options.Lease / 3)
+			if err := m.renew(ctx, now); err != nil {
+				log.FromContext(ctx).Error(err, "Renewing the worker lease failed")
+				renewal = now.Add(m.glanceInterval())
+			}
+		}
+		if !now.Before(glance) {
+			glance = now.Add(m.glanceInterval())
+			if err := m.look(ctx); err != nil {
+				log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return m.release()
+		case <-ticker.C():
+		}
+	}
+}
+
+// glanceInterval is how often the other leases are read: a fraction of the lease, since
+// it adds to the time that a dead worker's runs wait.
+func (m *Membership) glanceInterval() time.Duration {
+	return min(max(m.options.Lease/15, tickInterval), time.Second)
+}
+
+func (m *Membership) tick(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observer.Tick(now, m.fresh(now))
+}
+
+// renew writes the Lease by compare-and-set. A Lease of the same name that an earlier
+// incarnation left is taken at once; one that a later incarnation took is lost for good.
+func (m *Membership) renew(ctx context.Context, began time.Time) error {
+	if m.options.Heartbeat != nil && !m.options.Heartbeat() {
+		return fmt.Errorf("the work queue does not move")
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: m.options.Namespace, Name: m.leaseName()}
+	err := m.options.Client.Get(ctx, key, lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the worker lease: %w", err)
+	}
+	m.mu.Lock()
+	held := m.version != ""
+	m.mu.Unlock()
+	missing := apierrors.IsNotFound(err)
+	if held && !missing && ptr.Deref(lease.Spec.HolderIdentity, "") != m.Identity() {
+		return fmt.Errorf("another process has the worker name %s: give each replica its own", m.options.Name)
+	}
+	lease.Namespace, lease.Name = key.Namespace, key.Name
+	lease.Labels = map[string]string{LabelWorker: "true"}
+	if m.isDraining() {
+		lease.Labels[labelDraining] = "true"
+	}
+	now := metav1.NewMicroTime(m.options.Clock.Now())
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != m.Identity() {
+		lease.Spec.AcquireTime = &now
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	}
+	lease.Spec.HolderIdentity = ptr.To(m.Identity())
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(max(m.options.Lease.Seconds(), 1)))
+	lease.Spec.RenewTime = &now
+	if missing {
+		err = m.options.Client.Create(ctx, lease)
+	} else {
+		err = m.options.Client.Update(ctx, lease)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the worker lease: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.renewed, m.version = began, lease.ResourceVersion
+	return nil
+}
+
+// look reads every worker's Lease live.
+func (m *Membership) look(ctx context.Context) error {
+	var leases coordinationv1.LeaseList
+	if err := m.options.Client.List(ctx, &leases, client.InNamespace(m.options.Namespace), client.HasLabels{LabelWorker}); err != nil {
+		return fmt.Errorf("listing worker leases: %w", err)
+	}
+	seen := make([]Seen, 0, len(leases.Items))
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		seen = append(seen, Seen{Name: lease.Name, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Draining: lease.Labels[labelDraining] != "", UID: string(lease.UID), Version: lease.ResourceVersion})
+	}
+	m.mu.Lock()
+	m.observer.Observe(m.options.Clock.Now(), seen)
+	before := m.workers
+	m.workers, m.known = m.observer.Workers(), true
+	changed := !slices.Equal(before, m.workers)
+	m.mu.Unlock()
+	if changed && m.options.Changed != nil {
+		m.options.Changed()
+	}
+	return nil
+}
+
+// release lets go of the Lease, and with it of every run. It runs after the context
+// has ended, so it has one of its own.
+func (m *Membership) release() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: m.options.Namespace, Name: m.leaseName()}
+	if err := m.options.Client.Get(ctx, key, lease); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != m.Identity() {
+		return nil
+	}
+	m.mu.Lock()
+	m.renewed = time.Time{}
+	m.mu.Unlock()
+	err := m.options.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (m *Membership) leaseName() string { return "pawl-worker-" + m.options.Name }
+
+// Drain tells the other workers that this one takes up no more runs.
+func (m *Membership) Drain(ctx context.Context) error {
+	m.mu.Lock()
+	m.draining = true
+	m.mu.Unlock()
+	return m.renew(ctx, m.options.Clock.Now())
+}
+
+func (m *Membership) isDraining() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.draining
+}
+
+// Lease is how long a worker that stopped renewing is waited for.
+func (m *Membership) Lease() time.Duration { return m.options.Lease }
+
+// Fresh says whether this worker may start anything: its last renewal was begun less
+// than two thirds of a lease ago.
+func (m *Membership) Fresh(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fresh(now)
+}
+
+func (m *Membership) fresh(now time.Time) bool {
+	return !m.renewed.IsZero() && now.Before(m.renewed.Add(m.options.Lease*2/3))
+}
+
+// State says whether a worker lives. Before the first live read everybody does.
+func (m *Membership) State(identity string) State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.known {
+		return Live
+	}
+	return m.observer.State(identity)
+}
+
+// Workers lists the identities that live.
+func (m *Membership) Workers() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.workers
+}
