@@ -78,7 +78,7 @@ func commandFor(verdict verdict, run *pawlv1alpha1.AgentRun) ([]string, error) {
 		}
 	case answer:
 		if run.Status.Question != nil {
-			value, err := json.Marshal(map[string]string{run.Status.Question.ID: "yes, go ahead"})
+			value, err := json.Marshal(map[string]string{run.Status.Question.ID: "order-4711, please"})
 			return append(annotate, pawlv1alpha1.AnnotationAnswer+"="+string(value)), err
 		}
 	case cancel:

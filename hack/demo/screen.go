@@ -72,6 +72,9 @@ func (s *screen) printChanges(runs []pawlv1alpha1.AgentRun) {
 	for i := range runs {
 		run := &runs[i]
 		cells := row(run)
+		if cells[2] == "" {
+			continue // the operator has not seen it yet
+		}
 		line := strings.TrimSpace(fmt.Sprintf("%-13s %-8s %-20s turns=%s calls=%s tokens=%s  %s",
 			cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]))
 		if s.printed[run.Name] != line {

@@ -273,7 +273,7 @@ func (r *Reconciler) conclude(ctx context.Context, object *v1alpha1.AgentRun, s 
 		if err := r.show(ctx, object, s, step); err != nil {
 			return ctrl.Result{}, err
 		}
-	} else if next := s.shown.Add(statusInterval); until.IsZero() || next.Before(until) {
+	} else if next := s.shown.Add(statusInterval); step.Kind != run.Resolve && (until.IsZero() || next.Before(until)) {
 		until = next
 	}
 	if step.Kind == run.Rest || step.Kind == run.Done {

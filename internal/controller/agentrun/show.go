@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +24,16 @@ func (r *Reconciler) showNow(object *v1alpha1.AgentRun, s *session, step run.Ste
 	if step.Kind == run.Rest || step.Kind == run.Done {
 		return true
 	}
+	if step.Kind == run.Resolve && saysWhatIsMissing(object) {
+		// It is tried again and again. Saying Pending each time would only flap.
+		return false
+	}
 	return waitingReason(s, step) != s.waiting || object.Status.ObservedGeneration != object.Generation || now.Sub(s.shown) >= statusInterval
+}
+
+func saysWhatIsMissing(object *v1alpha1.AgentRun) bool {
+	succeeded := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionSucceeded)
+	return succeeded != nil && succeeded.Reason == string(v1alpha1.ReasonConfigurationNotReady)
 }
 
 func waitingReason(s *session, step run.Step) v1alpha1.Reason {

@@ -37,7 +37,7 @@ func NotSent(ctx context.Context, call tool.Call, err error) tool.Outcome {
 		out.Class, out.Retryable = tool.ClassNotRun, false
 		out.Message = "not sent: the call was cancelled before; nothing was done"
 	default:
-		out.Message = "not sent: " + reason(err) + "; nothing was done"
+		out.Message = "not sent: " + Reason(err) + "; nothing was done"
 	}
 	return out
 }
@@ -54,7 +54,7 @@ func Lost(ctx context.Context, call tool.Call, err error) tool.Outcome {
 		out.Retryable = false
 		out.Message = "cancelled while the answer was awaited; nobody knows whether the call took effect"
 	default:
-		out.Message = "the connection broke before the answer was complete (" + reason(err) + "); nobody knows whether the call took effect"
+		out.Message = "the connection broke before the answer was complete (" + Reason(err) + "); nobody knows whether the call took effect"
 	}
 	return out
 }
@@ -70,9 +70,9 @@ func Failed(ctx context.Context, call tool.Call, sending *Sending, err error) to
 	return NotSent(ctx, call, err)
 }
 
-// reason is a short text for err. It quotes nothing that the service sent and
+// Reason is a short text for err. It quotes nothing that the service sent and
 // nothing that could be confidential.
-func reason(err error) string {
+func Reason(err error) string {
 	var (
 		dns       *net.DNSError
 		op        *net.OpError

@@ -1,0 +1,161 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// change sets the place of an object that a path names to a value written as YAML, or
+// removes it.
+type change struct{ at, value string }
+
+const removed = "(removed)"
+
+// rule is one CEL rule of a definition: where it stands and what it says.
+func ruleName(plural, place, message string) string { return plural + " " + place + ": " + message }
+
+// rulesOf lists the rules of a schema that look at one version of the object alone.
+func rulesOf(plural string, schema *apiextensionsv1.JSONSchemaProps, at string) []string {
+	var rules []string
+	for _, rule := range schema.XValidations {
+		if !strings.Contains(rule.Rule, "oldSelf") {
+			rules = append(rules, ruleName(plural, at, rule.Message))
+		}
+	}
+	for name := range schema.Properties {
+		rules = append(rules, rulesOf(plural, ptr.To(schema.Properties[name]), at+"."+name)...)
+	}
+	if schema.Items != nil {
+		rules = append(rules, rulesOf(plural, schema.Items.Schema, at+"[]")...)
+	}
+	return rules
+}
+
+var _ = Describe("Rules", Ordered, func() {
+	// broken are the rules that some entry broke.
+	broken := map[string]bool{}
+
+	refuse := func(plural, name string) func(SpecContext, string, string, ...change) {
+		return func(ctx SpecContext, at, message string, changes ...change) {
+			object := example(name)
+			for _, c := range changes {
+				if c.value == removed {
+					parsePath(c.at).set(object.Object)
+					continue
+				}
+				var value any
+				data, err := yaml.YAMLToJSON([]byte(c.value))
+				Expect(err).NotTo(HaveOccurred())
+				wrapped := parse(fmt.Sprintf("apiVersion: v1\nkind: Any\nvalue: %s", data))
+				value = wrapped.Object["value"]
+				parsePath(c.at).set(object.Object, value)
+			}
+			err := create(ctx, object)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(And(ContainSubstring(at+": Invalid value"), ContainSubstring(message))))
+			broken[ruleName(plural, parsePath(at).general(), message)] = true
+		}
+	}
+
+	const (
+		objectName = "this can't be the name of an object: use lower case letters, digits, '-' and '.', with a letter or digit at both ends"
+		keyName    = "this can't be a key of a Secret or ConfigMap: use letters, digits, '-', '_' and '.'"
+		headerName = "this can't be the name of a header: use letters, digits and '-'"
+		ownHeader  = "this header is set by Pawl itself; choose another name"
+		label      = "use lower case letters, digits and '-', with a letter or digit at both ends"
+	)
+
+	DescribeTable("of AgentRun", refuse("agentruns", "agentrun"),
+		Entry("a model's name in capitals", "spec.modelRef.name", objectName, change{"spec.modelRef.name", "Sonnet"}),
+		Entry("a policy's name with a slash", "spec.toolPolicyRefs[1].name", objectName, change{"spec.toolPolicyRefs[1].name", "other/tools"}),
+		Entry("an output that asks for nothing", "spec.output", "set schema, validations or both", change{"spec.output", "{}"}),
+	)
+
+	const (
+		needsStep = "provider Scripted needs at least one step in script"
+		noNetwork = "provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef and parameters"
+		badURL    = "endpoint must be an absolute http or https URL without user, query or fragment"
+		oneAnswer = "set exactly one of toolCalls, final, finalExpression, question, cannotContinue, raw and error"
+	)
+	DescribeTable("of Model with a network", refuse("models", "model-openai"),
+		Entry("no model's name", "spec", "set model to the provider's own model name", change{"spec.model", removed}),
+		Entry("a script", "spec", "script belongs to provider Scripted: remove it or change provider", change{"spec.script", "[{final: Done.}]"}),
+		Entry("an endpoint without scheme", "spec.endpoint", badURL, change{"spec.endpoint", "llm.internal/v1"}),
+		Entry("an endpoint without host", "spec.endpoint", badURL, change{"spec.endpoint", "https:///v1"}),
+		Entry("an endpoint that is a path", "spec.endpoint", badURL, change{"spec.endpoint", "/v1"}),
+		Entry("an endpoint of another scheme", "spec.endpoint", badURL, change{"spec.endpoint", "ftp://llm.internal/v1"}),
+		Entry("an endpoint with a user", "spec.endpoint", badURL, change{"spec.endpoint", "https://me:secret@llm.internal/v1"}),
+		Entry("an endpoint with a query", "spec.endpoint", badURL, change{"spec.endpoint", "https://llm.internal/v1?version=1"}),
+		Entry("an endpoint with a fragment", "spec.endpoint", badURL, change{"spec.endpoint", `"https://llm.internal/v1#top"`}),
+		Entry("a Secret's name with an underscore", "spec.credentialsSecretRef.name", objectName, change{"spec.credentialsSecretRef.name", "open_ai"}),
+		Entry("a key with a space", "spec.credentialsSecretRef.key", keyName, change{"spec.credentialsSecretRef.key", "api key"}),
+		Entry("a ConfigMap's name that ends in a dash", "spec.caBundleConfigMapRef.name", objectName, change{"spec.caBundleConfigMapRef.name", "ca-"}),
+		Entry("a key with a slash", "spec.caBundleConfigMapRef.key", keyName, change{"spec.caBundleConfigMapRef.key", "certs/ca.crt"}),
+	)
+	DescribeTable("of Model with a script", refuse("models", "model-scripted"),
+		Entry("no script", "spec", needsStep, change{"spec.script", removed}),
+		Entry("an endpoint", "spec", noNetwork, change{"spec.endpoint", "https://llm.internal/v1"}),
+		Entry("credentials", "spec", noNetwork, change{"spec.credentialsSecretRef", "{name: a, key: b}"}),
+		Entry("certificates", "spec", noNetwork, change{"spec.caBundleConfigMapRef", "{name: a, key: b}"}),
+		Entry("parameters", "spec", noNetwork, change{"spec.parameters", "{}"}),
+		Entry("a step without an answer", "spec.script[1]", oneAnswer, change{"spec.script[1]", "{delayMilliseconds: 5}"}),
+		Entry("a step with two answers", "spec.script[6]", oneAnswer, change{"spec.script[6].question", "Which one?"}),
+	)
+
+	const (
+		oneServer = "set exactly one of mcp and http"
+		mcpURL    = "url must be an absolute http or https URL without user or fragment"
+		httpURL   = "url must be an absolute http or https URL without user, query or fragment"
+		attempts  = "maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
+		lifetime  = "idempotencyKeyLifetimeSeconds needs effect Idempotent"
+		member    = "write '$' and the names of members, joined by dots, such as $.time"
+	)
+	DescribeTable("of ToolPolicy", refuse("toolpolicies", "toolpolicy"),
+		Entry("a server of no kind", "spec.servers[0]", oneServer, change{"spec.servers[0].mcp", removed}),
+		Entry("a server of two kinds", "spec.servers[0]", oneServer, change{"spec.servers[0].http", "{url: 'http://a', tools: [{name: a, inputSchema: {}}]}"}),
+		Entry("a server's name with a dot", "spec.servers[0].name", label, change{"spec.servers[0].name", "crm.eu"}),
+		Entry("a server's name in capitals", "spec.servers[0].name", label, change{"spec.servers[0].name", "CRM"}),
+		Entry("an MCP address without scheme", "spec.servers[0].mcp.url", mcpURL, change{"spec.servers[0].mcp.url", "crm.tools.svc/mcp"}),
+		Entry("an MCP address with a user", "spec.servers[0].mcp.url", mcpURL, change{"spec.servers[0].mcp.url", "http://me@crm.tools.svc/mcp"}),
+		Entry("an MCP header with a colon", "spec.servers[0].mcp.headersFrom[0].name", headerName, change{"spec.servers[0].mcp.headersFrom[0].name", `"Authorization:"`}),
+		Entry("an MCP header that the protocol sets", "spec.servers[0].mcp.headersFrom[0].name", ownHeader, change{"spec.servers[0].mcp.headersFrom[0].name", "Mcp-Session-Id"}),
+		Entry("an MCP header's Secret", "spec.servers[0].mcp.headersFrom[0].secretKeyRef.name", objectName, change{"spec.servers[0].mcp.headersFrom[0].secretKeyRef.name", "CRM"}),
+		Entry("an MCP header's key", "spec.servers[0].mcp.headersFrom[0].secretKeyRef.key", keyName, change{"spec.servers[0].mcp.headersFrom[0].secretKeyRef.key", "a b"}),
+		Entry("an MCP server's certificates", "spec.servers[0].mcp.caBundleConfigMapRef.name", objectName, change{"spec.servers[0].mcp.caBundleConfigMapRef.name", "-ca"}),
+		Entry("an MCP server's certificates' key", "spec.servers[0].mcp.caBundleConfigMapRef.key", keyName, change{"spec.servers[0].mcp.caBundleConfigMapRef.key", "a:b"}),
+		Entry("an HTTP address with a query", "spec.servers[1].http.url", httpURL, change{"spec.servers[1].http.url", "https://billing.internal/tools?a=b"}),
+		Entry("an HTTP address of another scheme", "spec.servers[1].http.url", httpURL, change{"spec.servers[1].http.url", "unix:///var/run/billing"}),
+		Entry("an HTTP header with a space", "spec.servers[1].http.headersFrom[0].name", headerName, change{"spec.servers[1].http.headersFrom[0].name", "X Key"}),
+		Entry("an HTTP header of Pawl's", "spec.servers[1].http.headersFrom[0].name", ownHeader, change{"spec.servers[1].http.headersFrom[0].name", "pawl-run"}),
+		Entry("the header for effect keys", "spec.servers[1].http.headersFrom[0].name", ownHeader, change{"spec.servers[1].http.headersFrom[0].name", "IDEMPOTENCY-KEY"}),
+		Entry("the header for the length", "spec.servers[1].http.headersFrom[0].name", ownHeader, change{"spec.servers[1].http.headersFrom[0].name", "Content-Length"}),
+		Entry("an HTTP header's Secret", "spec.servers[1].http.headersFrom[0].secretKeyRef.name", objectName, change{"spec.servers[1].http.headersFrom[0].secretKeyRef.name", "a..b"}),
+		Entry("an HTTP header's key", "spec.servers[1].http.headersFrom[0].secretKeyRef.key", keyName, change{"spec.servers[1].http.headersFrom[0].secretKeyRef.key", "ä"}),
+		Entry("an HTTP server's certificates", "spec.servers[1].http.caBundleConfigMapRef.name", objectName, change{"spec.servers[1].http.caBundleConfigMapRef.name", "ca_1"}),
+		Entry("an HTTP server's certificates' key", "spec.servers[1].http.caBundleConfigMapRef.key", keyName, change{"spec.servers[1].http.caBundleConfigMapRef.key", "a/b"}),
+		Entry("a tool's name with a dot", "spec.servers[1].http.tools[0].name", "use letters, digits, '_' and '-'", change{"spec.servers[1].http.tools[0].name", "refund.order"}),
+		Entry("attempts at a call that nothing is said of", "spec.tools[0]", attempts, change{"spec.tools[0].effect", removed}),
+		Entry("attempts at a call that is sent once", "spec.tools[0]", attempts, change{"spec.tools[0].effect", "NonIdempotent"}),
+		Entry("the lifetime of a key that does not exist", "spec.tools[1]", lifetime, change{"spec.tools[1].effect", "ReadOnly"}),
+		Entry("a member without dollar sign", "spec.tools[0].ignoreForProgress[0]", member, change{"spec.tools[0].ignoreForProgress[0]", "time"}),
+		Entry("a member in brackets", "spec.tools[0].ignoreForProgress[1]", member, change{"spec.tools[0].ignoreForProgress[1]", "$.items[0]"}),
+		Entry("a rule's name with a space", "spec.rules[0].name", label, change{"spec.rules[0].name", "all reads"}),
+		Entry("an approval that nobody asks for", "spec.rules[1]", "approval belongs to action Ask", change{"spec.rules[1].action", "Allow"}),
+		Entry("what follows a denial that can't come", "spec.rules[0]", "onDeny belongs to action Deny; for Ask set approval.onDeny", change{"spec.rules[0].onDeny", "End"}),
+	)
+
+	It("are all broken above", func() {
+		for _, plural := range []string{"agentruns", "models", "toolpolicies"} {
+			for _, rule := range rulesOf(plural, ptr.To(definition(plural).Properties["spec"]), "spec") {
+				Expect(broken).To(HaveKey(rule))
+			}
+		}
+	})
+})
