@@ -61,10 +61,13 @@ func (h *heartbeat) felt(now time.Time) {
 func (r *Reconciler) Heartbeat() bool {
 	r.beat.mu.Lock()
 	moved := r.beat.sent.IsZero() || !r.beat.last.Before(r.beat.sent)
-	if moved {
-		r.beat.sent = r.clock.Now()
-	}
+	now := r.clock.Now()
 	r.beat.mu.Unlock()
-	r.wakeups.wake(heartbeatRequest.NamespacedName)
+	// Before the queue listens there is nothing that could hang.
+	if moved && r.wakeups.wake(heartbeatRequest.NamespacedName) {
+		r.beat.mu.Lock()
+		r.beat.sent = now
+		r.beat.mu.Unlock()
+	}
 	return moved
 }

@@ -85,7 +85,7 @@ func New(o Options) *Reconciler {
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
 	}
-	r.flights = NewFlights(o.Executor, o.Clock, r.wakeups.wake)
+	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
 	return r
 }
 

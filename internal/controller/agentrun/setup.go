@@ -113,10 +113,13 @@ func (w *wakeups) listen(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-func (w *wakeups) wake(key types.NamespacedName) {
+// wake puts a run into the queue, and says whether there is one yet.
+func (w *wakeups) wake(key types.NamespacedName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.queue != nil {
-		w.queue.Add(reconcile.Request{NamespacedName: key})
+	if w.queue == nil {
+		return false
 	}
+	w.queue.Add(reconcile.Request{NamespacedName: key})
+	return true
 }

@@ -54,10 +54,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, found *v1alpha1.Model) (reco
 	}
 	// Without the lock a slow pass could overwrite what a faster one said of a newer spec.
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, updated, patch); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
-	}
-	return reconcile.Result{}, nil
+	return ready.Written(r.client.Status().Patch(ctx, updated, patch))
 }
 
 // Problems lists all that has to be changed in a Model, in the order of its fields,

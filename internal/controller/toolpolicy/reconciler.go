@@ -5,7 +5,6 @@ package toolpolicy
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,10 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, found *v1alpha1.ToolPolicy) 
 	}
 	// Without the lock a slow pass could overwrite what a faster one said of a newer spec.
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, updated, patch); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
-	}
-	return reconcile.Result{}, nil
+	return ready.Written(r.client.Status().Patch(ctx, updated, patch))
 }
 
 // decide derives the whole status from the spec. The tools of a policy that can't be
