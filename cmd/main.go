@@ -153,7 +153,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Recorder: mgr.GetEventRecorder("pawl"),
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
 		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout,
-		Clients: agentrun.NewClients(mgr.GetClient()),
+		Clients: agentrun.NewAdapters(mgr.GetClient()),
 	})
 	if err := mgr.Add(members); err != nil {
 		return operator{}, fmt.Errorf("adding the worker membership: %w", err)

@@ -46,6 +46,8 @@ type Options struct {
 // Membership keeps this worker's Lease and watches the others'.
 type Membership struct {
 	options Options
+	// renewal and glance are when the next ones are due; only Beat uses them.
+	renewal, glance time.Time
 
 	mu       sync.Mutex
 	observer *Observer
@@ -73,28 +75,32 @@ func (m *Membership) NeedLeaderElection() bool { return false }
 func (m *Membership) Start(ctx context.Context) error {
 	ticker := m.options.Clock.NewTicker(tickInterval)
 	defer ticker.Stop()
-	var renewal, glance time.Time
 	for {
-		now := m.options.Clock.Now()
-		m.tick(now)
-		if !now.Before(renewal) {
-			// A failed renewal is repeated sooner, since freshness runs out.
-			renewal = now.Add(m.options.Lease / 3)
-			if err := m.renew(ctx, now); err != nil {
-				log.FromContext(ctx).Error(err, "Renewing the worker lease failed")
-				renewal = now.Add(m.glanceInterval())
-			}
-		}
-		if !now.Before(glance) {
-			glance = now.Add(m.glanceInterval())
-			if err := m.look(ctx); err != nil {
-				log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
-			}
-		}
+		m.Beat(ctx)
 		select {
 		case <-ctx.Done():
 			return m.release()
 		case <-ticker.C():
+		}
+	}
+}
+
+// Beat does what is due now: tick, renew, look. Start calls it at every tick.
+func (m *Membership) Beat(ctx context.Context) {
+	now := m.options.Clock.Now()
+	m.tick(now)
+	if !now.Before(m.renewal) {
+		// A failed renewal is repeated sooner, since freshness runs out.
+		m.renewal = now.Add(m.options.Lease / 3)
+		if err := m.renew(ctx, now); err != nil {
+			log.FromContext(ctx).Error(err, "Renewing the worker lease failed")
+			m.renewal = now.Add(m.glanceInterval())
+		}
+	}
+	if !now.Before(m.glance) {
+		m.glance = now.Add(m.glanceInterval())
+		if err := m.look(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
 		}
 	}
 }

@@ -26,18 +26,43 @@ import (
 // secretTimeout bounds one read of a Secret on behalf of a request under way.
 const secretTimeout = 10 * time.Second
 
-// Clients builds what talks to models and tools. Secrets and CA bundles are read by
-// name each time they are used, so that a rotated one takes effect.
-type Clients struct {
-	// Reader reads Models and ToolPolicies, and ConfigMaps and Secrets live.
-	Reader client.Reader
+// Clients builds what talks to models, tools and effect services.
+type Clients interface {
+	// Model builds the client of a run's model: what is frozen comes from the journal,
+	// everything else from the live objects. A problem is something that may heal.
+	Model(ctx context.Context, namespace string, frozen journal.Model) (decider model.Client, problem string, err error)
+	// Tool builds the server that has a tool, as the named policies declare it now, and
+	// gives the server's own name of the tool.
+	Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error)
+	// Server builds a declared server.
+	Server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error)
+	// Effects builds the service where an unknown effect is looked up.
+	Effects(ctx context.Context, namespace string, policies []string, effect journal.UnknownEffect) (EffectService, error)
+	// Missing names the first thing that a run needs and that is not there yet.
+	Missing(ctx context.Context, namespace string, m *v1alpha1.Model, servers []v1alpha1.ToolServer) (string, error)
+}
 
+// EffectService says what became of an effect.
+type EffectService interface {
+	// Look asks about one effect by its key. An error leaves everything as it was.
+	Look(ctx context.Context, key string) (httptool.Found, error)
+	// Close ends what the service keeps open.
+	Close()
+}
+
+// Adapters are the Clients of a real operator. Secrets and CA bundles are read by name
+// each time they are used, so that a rotated one takes effect.
+type Adapters struct {
+	reader client.Reader
 	models *modelCache
 }
 
-// NewClients returns Clients that read through the reader.
-func NewClients(reader client.Reader) Clients {
-	return Clients{Reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}}
+var _ Clients = (*Adapters)(nil)
+
+// NewAdapters returns Adapters that read Models and ToolPolicies through the reader, and
+// ConfigMaps and Secrets live through it.
+func NewAdapters(reader client.Reader) *Adapters {
+	return &Adapters{reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}}
 }
 
 // modelCache keeps one client, and so one pool of connections, for each configuration.
@@ -71,12 +96,10 @@ type missingError struct{ text string }
 
 func (e *missingError) Error() string { return e.text }
 
-// Model builds the client of a run's model: what is frozen comes from the journal, the
-// script, credentials and certificates from the live objects. A problem is something
-// that may heal.
-func (c Clients) Model(ctx context.Context, namespace string, frozen journal.Model) (decider model.Client, problem string, err error) {
+// Model implements Clients.
+func (c *Adapters) Model(ctx context.Context, namespace string, frozen journal.Model) (decider model.Client, problem string, err error) {
 	live := &v1alpha1.Model{}
-	err = c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: frozen.Name}, live)
+	err = c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: frozen.Name}, live)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Sprintf("Model %s does not exist", frozen.Name), nil
 	}
@@ -101,7 +124,7 @@ func (c Clients) Model(ctx context.Context, namespace string, frozen journal.Mod
 	return decider, "", nil
 }
 
-func (c Clients) openAI(ctx context.Context, namespace string, frozen journal.Model, live *v1alpha1.Model) (model.Client, error) {
+func (c *Adapters) openAI(ctx context.Context, namespace string, frozen journal.Model, live *v1alpha1.Model) (model.Client, error) {
 	config := openai.Config{
 		Endpoint: frozen.Endpoint, Model: frozen.Model, Parameters: frozen.Parameters,
 		Timeout: time.Duration(frozen.RequestTimeoutSeconds) * time.Second,
@@ -127,12 +150,12 @@ func (c Clients) openAI(ctx context.Context, namespace string, frozen journal.Mo
 	return c.models.get(string(key), func() (model.Client, error) { return openai.New(config) })
 }
 
-// Tool builds the server that has the tool, as the run's policies declare it now.
-func (c Clients) Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error) {
+// Tool implements Clients.
+func (c *Adapters) Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error) {
 	wanted, name := splitTool(fullName)
 	for _, policyName := range policies {
 		live := &v1alpha1.ToolPolicy{}
-		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policyName}, live); err != nil {
+		if err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policyName}, live); err != nil {
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -140,7 +163,7 @@ func (c Clients) Tool(ctx context.Context, namespace string, policies []string, 
 		}
 		for _, declared := range live.Spec.Servers {
 			if declared.Name == wanted {
-				server, err := c.server(ctx, namespace, declared)
+				server, err := c.Server(ctx, namespace, declared)
 				return server, name, err
 			}
 		}
@@ -148,13 +171,13 @@ func (c Clients) Tool(ctx context.Context, namespace string, policies []string, 
 	return nil, "", fmt.Errorf("no policy of the run declares server %s any more", wanted)
 }
 
-// Effects builds the service where an effect is looked up: the address is frozen with
-// the call, its headers and certificates are those of the policy now.
-func (c Clients) Effects(ctx context.Context, namespace string, policies []string, effect journal.UnknownEffect) (*httptool.Effects, error) {
+// Effects implements Clients: the address is frozen with the call, its headers and
+// certificates are those of the policy now.
+func (c *Adapters) Effects(ctx context.Context, namespace string, policies []string, effect journal.UnknownEffect) (EffectService, error) {
 	service := v1alpha1.EffectService{URL: effect.Reconcile}
 	for _, name := range policies {
 		live := &v1alpha1.ToolPolicy{}
-		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live); err != nil {
+		if err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live); err != nil {
 			continue
 		}
 		for _, properties := range live.Spec.Tools {
@@ -170,8 +193,8 @@ func (c Clients) Effects(ctx context.Context, namespace string, policies []strin
 	return httptool.NewEffects(httptool.Options{URL: service.URL, Headers: c.headers(namespace, service.HeadersFrom), CABundle: bundle})
 }
 
-// server builds the adapter of one declared server.
-func (c Clients) server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
+// Server implements Clients.
+func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
 	if declared.MCP != nil {
 		bundle, err := c.caBundle(ctx, namespace, declared.MCP.CABundleConfigMapRef)
 		if err != nil {
@@ -191,7 +214,7 @@ func (c Clients) server(ctx context.Context, namespace string, declared v1alpha1
 }
 
 // headers reads the Secrets behind a server's headers each time it is asked.
-func (c Clients) headers(namespace string, from []v1alpha1.HeaderFromSecret) func() (http.Header, error) {
+func (c *Adapters) headers(namespace string, from []v1alpha1.HeaderFromSecret) func() (http.Header, error) {
 	return func() (http.Header, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
 		defer cancel()
@@ -207,15 +230,15 @@ func (c Clients) headers(namespace string, from []v1alpha1.HeaderFromSecret) fun
 	}
 }
 
-// missing names the first Secret or CA bundle that a run needs and that is not there.
-func (c Clients) missing(ctx context.Context, namespace string, m *v1alpha1.Model, rules rules) (string, error) {
+// Missing implements Clients: it looks for the Secrets and CA bundles.
+func (c *Adapters) Missing(ctx context.Context, namespace string, m *v1alpha1.Model, servers []v1alpha1.ToolServer) (string, error) {
 	var keys []v1alpha1.KeyReference
 	var bundles []*v1alpha1.KeyReference
 	if m.Spec.CredentialsSecretRef != nil {
 		keys = append(keys, *m.Spec.CredentialsSecretRef)
 	}
 	bundles = append(bundles, m.Spec.CABundleConfigMapRef)
-	for _, declared := range rules.set.Servers() {
+	for _, declared := range servers {
 		for _, h := range headersOf(declared) {
 			keys = append(keys, h.SecretKeyRef)
 		}
@@ -254,9 +277,9 @@ func missingText(err error) (string, error) {
 }
 
 // secret reads one key. Its errors name the Secret and the key, never the value.
-func (c Clients) secret(ctx context.Context, namespace string, ref v1alpha1.KeyReference) (string, error) {
+func (c *Adapters) secret(ctx context.Context, namespace string, ref v1alpha1.KeyReference) (string, error) {
 	found := &corev1.Secret{}
-	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
+	err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", &missingError{fmt.Sprintf("Secret %s does not exist", ref.Name)}
@@ -272,12 +295,12 @@ func (c Clients) secret(ctx context.Context, namespace string, ref v1alpha1.KeyR
 	return string(value), nil
 }
 
-func (c Clients) caBundle(ctx context.Context, namespace string, ref *v1alpha1.KeyReference) ([]byte, error) {
+func (c *Adapters) caBundle(ctx context.Context, namespace string, ref *v1alpha1.KeyReference) ([]byte, error) {
 	if ref == nil {
 		return nil, nil
 	}
 	found := &corev1.ConfigMap{}
-	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
+	err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &missingError{fmt.Sprintf("ConfigMap %s does not exist", ref.Name)}

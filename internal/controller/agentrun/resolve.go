@@ -44,7 +44,7 @@ func (r *Reconciler) resolve(ctx context.Context, object *v1alpha1.AgentRun, s *
 		return err
 	}
 	if problem == "" && rules.problem == "" {
-		problem, err = r.clients.missing(ctx, object.Namespace, model, rules)
+		problem, err = r.clients.Missing(ctx, object.Namespace, model, rules.set.Servers())
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *polic
 	var names []string
 	size := 0
 	for _, declared := range set.Servers() {
-		server, err := r.clients.server(ctx, namespace, declared)
+		server, err := r.clients.Server(ctx, namespace, declared)
 		if err != nil {
 			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s: %s", declared.Name, oneLine(err))}
 		}
