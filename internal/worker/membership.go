@@ -87,6 +87,8 @@ func (m *Membership) Start(ctx context.Context) error {
 
 // Beat does what is due now: tick, renew, look. Start calls it at every tick.
 func (m *Membership) Beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.options.Lease/3)
+	defer cancel()
 	now := m.options.Clock.Now()
 	m.tick(now)
 	if !now.Before(m.renewal) {
