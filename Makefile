@@ -99,8 +99,8 @@ test: kubernetes vet test-unit test-integration ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
-	CGO_ENABLED=1 go test -race $(RACE_PACKAGES)
-	go test $(OTHER_PACKAGES)
+	CGO_ENABLED=1 go test -timeout 4m -race $(RACE_PACKAGES)
+	go test -timeout 4m $(OTHER_PACKAGES)
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.
