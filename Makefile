@@ -68,7 +68,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check style, mistakes and the direction of imports.
-	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run --allow-parallel-runners
 
 .PHONY: lint-fix
 lint-fix: $(GOLANGCI_LINT) ## Let the linters repair what they can.
