@@ -183,7 +183,8 @@ func waitForLine(ctx context.Context, process *controlplane.Process, log, text s
 		}
 		select {
 		case <-process.Exited():
-			return fmt.Errorf("%s ended before it was ready: %w\n%s", filepath.Base(log), process.Err(), data)
+			data, err := os.ReadFile(log)
+			return errors.Join(fmt.Errorf("the tool server ended before it was ready: %w\n%s", process.Err(), data), err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
