@@ -2,6 +2,7 @@ package run
 
 import (
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // finish ends the run. Every call that is still open gets its one result first, so
@@ -81,5 +82,6 @@ func settledResult(call *journal.CallState) journal.CallCompleted {
 	} else {
 		result.Class, result.Message = "rejected", "The call did not take effect; a person confirmed it."
 	}
+	result.ResultDigest = strictjson.Digest([]byte("settled\n" + call.Settled))
 	return result
 }
