@@ -21,6 +21,9 @@ type gateway struct {
 
 	mu   sync.Mutex
 	hook hook
+	// header must have the value key; others are refused and counted.
+	header, key string
+	refusals    int
 }
 
 func newGateway(tools *toolserver.Server) *gateway {
@@ -41,10 +44,38 @@ func (g *gateway) use(h hook) {
 	g.hook = h
 }
 
+// require refuses requests without a header from now on; "" requires none.
+func (g *gateway) require(header, key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.header, g.key = header, key
+}
+
+// refused counts the requests that were refused.
+func (g *gateway) refused() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusals
+}
+
+func (g *gateway) admit(r *http.Request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.header == "" || r.Header.Get(g.header) == g.key {
+		return true
+	}
+	g.refusals++
+	return false
+}
+
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	h := g.hook
 	g.mu.Unlock()
+	if !g.admit(r) {
+		http.Error(w, "wrong key", http.StatusUnauthorized)
+		return
+	}
 	if h == nil {
 		g.tools.ServeHTTP(w, r)
 		return
