@@ -132,6 +132,10 @@ func (s *stage) take(step Step) (again bool) {
 		s.claim()
 		s.asked = &Asked{Request: step.Request, Clipped: step.Clipped}
 		return true
+	case Await:
+		// To await is to work, which only an owner does, or its time would not count.
+		s.claim()
+		return false
 	case Rest:
 		if s.state().Owner == s.worker() && s.state().Finished == nil {
 			s.append(journal.Released{Worker: s.worker(), Waiting: step.Waiting}, journal.Meta{})
