@@ -100,7 +100,7 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 		{v1alpha1.ConditionFinished, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		approvalFact(nil, ""),
 		inputFact(nil, ""),
-		outcomeFact(open),
+		outcomeFact(open, ""),
 		{v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		{v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
 	})

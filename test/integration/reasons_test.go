@@ -201,7 +201,7 @@ run: {limits: {maxRepeatedPlans: 2}}`,
 	{
 		state: failed(v1alpha1.ReasonNoProgress), way: "failing in every turn",
 		scenario: `
-model: {script: [{toolCalls: [{tool: fail.not_found, arguments: {n: 1}}]}, {toolCalls: [{tool: fail.not_found, arguments: {n: 2}}]}, {final: Done.}]}
+model: {script: [{toolCalls: [{tool: fail.not_found, arguments: {number: 1}}]}, {toolCalls: [{tool: fail.not_found, arguments: {number: 2}}]}, {final: Done.}]}
 run: {limits: {maxConsecutiveFailures: 2}}`,
 		check: func(_ context.Context, run *v1alpha1.AgentRun) {
 			Expect(run.Status.Turns).To(BeEquivalentTo(2))
