@@ -129,7 +129,12 @@ func (s *stage) take(step Step) (again bool) {
 		}
 		return true
 	case AskModel:
-		s.claim()
+		if s.state().Owner != s.worker() {
+			// A claim may charge what the owner before lost, so the limits are looked
+			// at once more before anything is asked.
+			s.claim()
+			return true
+		}
 		s.asked = &Asked{Request: step.Request, Clipped: step.Clipped}
 		return true
 	case Await:
