@@ -139,8 +139,9 @@ func (s *stage) take(step Step) (again bool) {
 		return true
 	case Await:
 		// To await is to work, which only an owner does, or its time would not count.
+		again = s.state().Owner != s.worker()
 		s.claim()
-		return false
+		return again
 	case Rest:
 		if s.state().Owner == s.worker() && s.state().Finished == nil {
 			s.append(journal.Released{Worker: s.worker(), Waiting: step.Waiting}, journal.Meta{})
