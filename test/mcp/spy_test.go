@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// seen is one request that passed, with the status of its answer.
+// seen is one request with the status of its answer, 0 before there is one.
 type seen struct {
 	// method is the JSON-RPC method, tool the tool of tools/call.
 	method, tool string
@@ -54,12 +54,7 @@ func newSpy(target string, transport http.RoundTripper) *spy {
 		_ = json.Unmarshal(body, &message) // what is no message has no method
 		entry := seen{method: message.Method, tool: message.Params.Name, session: r.Header.Get("Mcp-Session-Id")}
 		s.announce(entry)
-		recorder := &statusRecorder{ResponseWriter: w}
-		proxy.ServeHTTP(recorder, r)
-		entry.status = recorder.status
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.list = append(s.list, entry)
+		proxy.ServeHTTP(&statusRecorder{ResponseWriter: w, note: s.add(entry)}, r)
 	}))
 	return s
 }
@@ -80,12 +75,25 @@ func (s *spy) announce(entry seen) {
 	}
 }
 
+// add remembers a request and gives what notes its status.
+func (s *spy) add(entry seen) func(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, entry)
+	n := len(s.list) - 1
+	return func(status int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.list[n].status = status
+	}
+}
+
 func (s *spy) stop() {
 	s.CloseClientConnections()
 	s.Close()
 }
 
-// requests are those that passed so far, in the order in which they were answered.
+// requests are those that came so far.
 func (s *spy) requests() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,15 +122,15 @@ func (s *spy) calls() []string {
 	return tools
 }
 
-// statusRecorder remembers the status that a handler wrote.
+// statusRecorder notes the status before anybody else can see it.
 type statusRecorder struct {
 	http.ResponseWriter
-	status int
+	note func(status int)
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *statusRecorder) WriteHeader(status int) {
-	r.status = status
+	r.note(status)
 	r.ResponseWriter.WriteHeader(status)
 }
 
