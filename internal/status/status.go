@@ -51,7 +51,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	switch final := ended != nil && ended.Status != metav1.ConditionUnknown; {
 	case final && (f.CheckpointFailed != "" || f.State.Finished == nil || ended.Reason == string(v1alpha1.ReasonCheckpointFailed)):
 		// An ending stays, whatever has become of the journal.
-		return *previous.DeepCopy()
+		return Observed(previous, f.Generation)
 	case f.CheckpointFailed != "":
 		return deriveCheckpointFailed(f, previous)
 	}
@@ -80,6 +80,17 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 		status.CompletionTime = ptr.To(stamp(s.FinishedAt))
 	}
 	status.Conditions = conditions(f, previous.Conditions)
+	return status
+}
+
+// Observed is the status of a run that has ended, said of a newer generation: whoever
+// waits for a condition, or goes by kstatus, believes nothing that speaks of an older one.
+func Observed(previous v1alpha1.AgentRunStatus, generation int64) v1alpha1.AgentRunStatus {
+	status := *previous.DeepCopy()
+	status.ObservedGeneration = generation
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = generation
+	}
 	return status
 }
 

@@ -38,6 +38,7 @@ var _ = Describe("Runs", Ordered, ContinueOnFailure, func() {
 			"cancel-approved": askingScenario,
 			"model-goes":      askingScenario,
 			"policy-goes":     askingScenario,
+			"ended":           `{model: {script: [{final: Done.}]}}`,
 			"ttl-later":       `{model: {script: [{final: Done.}]}}`,
 		} {
 			w.start(ctx, name, text)
@@ -161,6 +162,31 @@ var _ = Describe("Runs", Ordered, ContinueOnFailure, func() {
 		run := awaitCompleted(ctx, key)
 		Expect(env.Admin.Patch(ctx, run, mergePatch(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": 0}}))).To(Succeed())
 		Eventually(ctx, func() bool { return apierrors.IsNotFound(env.Admin.Get(ctx, key, &v1alpha1.AgentRun{})) }).Should(BeTrue())
+	})
+
+	It("stay as they ended when their spec is changed afterwards", func(ctx SpecContext) {
+		key := w.key("ended")
+		awaitCompleted(ctx, key)
+		setState(ctx, key, v1alpha1.StateCancelled)
+		must(env.Plane.Kubectl(ctx, "wait", "agentrun/ended", "--namespace", w.namespace, "--for=condition=Finished", "--timeout=10s"))
+		run := awaitCompleted(ctx, key)
+		expectCurrent(run)
+		_, state := journalOf(ctx, run)
+		Expect(state.Finished.Reason).To(Equal(string(v1alpha1.ReasonCompleted)))
+	})
+
+	It("whose journal was refused stay ended when it no longer is", func(ctx SpecContext) {
+		refused := newWorld(ctx, "refused")
+		allowConfigMaps(ctx, refused, 0)
+		key := refused.start(ctx, "run", `{model: {script: [{toolCalls: [{tool: counter.next}]}, {final: Done.}]}}`)
+		awaitEnd(ctx, key, v1alpha1.ReasonCheckpointFailed)
+		Expect(env.Admin.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: refused.meta("configmaps")})).To(Succeed())
+		setState(ctx, key, v1alpha1.StateSuspended)
+		setState(ctx, key, v1alpha1.StateActive)
+		Eventually(ctx, func() int64 { return get(ctx, key).Status.ObservedGeneration }).Should(BeEquivalentTo(3))
+		run := awaitEnd(ctx, key, v1alpha1.ReasonCheckpointFailed)
+		Consistently(ctx, func() int { return len(requests(run, "")) }).Should(BeZero())
+		Expect(segmentsOf(ctx, run)).To(BeEmpty())
 	})
 
 	It("do not keep their namespace from going away", func(ctx SpecContext) {

@@ -19,6 +19,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/status"
 )
 
 // maxSteps bounds the steps of one reconcile. A turn takes a handful; more means that
@@ -100,9 +101,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.abandon(object.UID)
 		return ctrl.Result{}, nil
 	}
-	if object.Status.CompletionTime != nil && !settlementGiven(object) {
-		r.abandon(object.UID)
-		return r.expire(ctx, object)
+	if object.Status.CompletionTime != nil && (endedInStatusAlone(object) || !settlementGiven(object)) {
+		return r.leave(ctx, object)
 	}
 	result, err := r.move(ctx, object)
 	if err != nil {
@@ -110,6 +110,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.fail(ctx, object, err)
 	}
 	return result, nil
+}
+
+// leave lets go of a run that has ended.
+func (r *Reconciler) leave(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
+	r.abandon(object.UID)
+	err := r.writeStatus(ctx, object, func(previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
+		return status.Observed(previous, object.Generation)
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.expire(ctx, object)
 }
 
 // move does the five things that a reconcile is made of.
