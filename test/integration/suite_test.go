@@ -44,7 +44,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 
-	env = must(environment.Start(ctx, "--journal-refusal-timeout", journalRefusalTimeout.String()))
+	env = must(environment.Start(ctx,
+		"--journal-refusal-timeout", journalRefusalTimeout.String(),
+		// Longer than the environment's own: nothing here waits for a lease to run out, and
+		// a machine that is busy with something else must not end the operator.
+		"--lease-duration", "30s"))
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
 	tools = newGateway(env.Tools)
 	DeferCleanup(tools.stop)
