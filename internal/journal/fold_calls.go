@@ -191,8 +191,8 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 	if p.Effect != EffectCommitted && p.Effect != EffectRejected {
 		return fmt.Errorf("effect %q is neither committed nor rejected", p.Effect)
 	}
-	if (p.Source == SourcePerson) != (r.Event.By != "") {
-		return fmt.Errorf("a settlement names the person whose word it is, and no other")
+	if err := p.checkSource(r.Event.By); err != nil {
+		return err
 	}
 	for i, unknown := range s.Unknown {
 		if unknown.CallID != p.ID || unknown.EffectKey != p.EffectKey {
@@ -207,6 +207,24 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 		return nil
 	}
 	return fmt.Errorf("call %s has no unknown effect under that key", p.ID)
+}
+
+// checkSource makes sure that a settlement names the person whose word it is, and no
+// other.
+func (p EffectReconciled) checkSource(by string) error {
+	switch p.Source {
+	case SourcePerson:
+		if by == "" {
+			return fmt.Errorf("the settlement names nobody")
+		}
+	case SourceService, SourceWorker:
+		if by != "" {
+			return fmt.Errorf("the settlement names a person whose word it is not")
+		}
+	default:
+		return fmt.Errorf("settlement by %q is not known", p.Source)
+	}
+	return nil
 }
 
 func (s *State) applyQuestionAsked(_ Record, p QuestionAsked) error {

@@ -336,7 +336,7 @@ type EffectReconciled struct {
 	// Effect is committed or rejected.
 	Effect string `json:"effect"`
 	// Source says whose word it is. By names the person.
-	Source Source `json:"source"`
+	Source Source `json:"source,omitempty"`
 	// Epoch of the claim under which a worker dispatched the call whose outcome it
 	// reports after it lost the run.
 	Epoch int64 `json:"epoch,omitempty"`
@@ -352,7 +352,7 @@ type Source string
 // Sources of a settlement.
 const (
 	// SourcePerson is a person, by annotation.
-	SourcePerson Source = "Person"
+	SourcePerson Source = ""
 	// SourceService is the service that the policy names.
 	SourceService Source = "Service"
 	// SourceWorker is the worker that sent the call and lost the run meanwhile. Its

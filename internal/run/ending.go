@@ -86,6 +86,6 @@ func settledResult(call *journal.CallState) journal.CallCompleted {
 		result.Class = "ok"
 		result.Value = []byte(`"The call took effect, as was found out later; its own result was lost."`)
 	}
-	result.ResultDigest = strictjson.Digest([]byte("settled\n"+settled.Effect))
+	result.ResultDigest = strictjson.Digest([]byte("settled\n" + settled.Effect))
 	return result
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 func TestWhateverHappensARunKeepsItsPromises(t *testing.T) {
@@ -15,8 +16,26 @@ func TestWhateverHappensARunKeepsItsPromises(t *testing.T) {
 		w.play(dice(t, "moves", 120))
 		w.conclude()
 		w.die()
+		checkRequests(t, w.records)
 		w.checkRecords()
 	})
+}
+
+// checkRequests checks that each request that was made can be rebuilt from the journal.
+func checkRequests(t tb, records []journal.Record) {
+	t.Helper()
+	state := journal.NewState(testUID)
+	for _, record := range records {
+		if record.Event.Type == journal.TypeDecisionMade {
+			decision := decoded[journal.DecisionMade](t, record)
+			if got := prompt.Digest(prompt.Project(state)); !decision.Clipped && (decision.RequestDigest != got || decision.Projection != prompt.Version) {
+				t.Fatalf("the request of turn %d can't be rebuilt from the journal", record.Event.Turn)
+			}
+		}
+		if err := state.Apply(record); err != nil {
+			t.Fatalf("folding: %v", err)
+		}
+	}
 }
 
 // checkRecords checks that the journal is read in one way only: shortened, reordered

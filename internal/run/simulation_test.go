@@ -65,7 +65,7 @@ func (w *world) step() Step {
 	if step.Kind == Send {
 		w.ledger.send(facts, step)
 	}
-	if step.Kind == AskModel {
+	if step.Kind == AskModel && facts.State.Owner == w.worker() {
 		w.ledger.ask(facts, step)
 	}
 	w.take(step)

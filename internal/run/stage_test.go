@@ -129,9 +129,19 @@ func (s *stage) take(step Step) (again bool) {
 		}
 		return true
 	case AskModel:
-		s.claim()
+		if s.state().Owner != s.worker() {
+			// A claim may charge what the owner before lost, so the limits are looked
+			// at once more before anything is asked.
+			s.claim()
+			return true
+		}
 		s.asked = &Asked{Request: step.Request, Clipped: step.Clipped}
 		return true
+	case Await:
+		// To await is to work, which only an owner does, or its time would not count.
+		again = s.state().Owner != s.worker()
+		s.claim()
+		return again
 	case Rest:
 		if s.state().Owner == s.worker() && s.state().Finished == nil {
 			s.append(journal.Released{Worker: s.worker(), Waiting: step.Waiting}, journal.Meta{})

@@ -2,6 +2,8 @@ package run
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pawl-run/pawl/internal/journal"
@@ -10,28 +12,13 @@ import (
 // Problem says why a verdict that somebody gave does not act, empty where there is
 // nothing to say. What was used before is no problem: annotations stay on the object.
 func (v Verdicts) Problem(s *journal.State) string {
-	var problems []string
-	if a := s.Approval; a != nil {
-		problems = append(problems, verdictProblem(s, "approve", v.Approve, v.ApproveBy, a.Digest))
-		problems = append(problems, verdictProblem(s, "deny", v.Deny, v.DenyBy, a.Digest))
-	}
-	if q := s.Question; q != nil {
-		_, named := v.Answers[q.ID]
-		problems = append(problems, mapProblem("answer", v.AnswersBroken, named, v.AnswerBy))
-	}
-	if len(s.Unknown) > 0 {
-		named := false
-		for _, unknown := range s.Unknown {
-			effect, given := v.Settlements[unknown.EffectKey]
-			named = named || given
-			if given && effect != journal.EffectCommitted && effect != journal.EffectRejected {
-				problems = append(problems, `the annotation pawl.run/settle must say "committed" or "rejected"`)
-			}
-		}
-		problems = append(problems, mapProblem("settle", v.SettlementsBroken, named, v.SettleBy))
-	}
 	var said []string
-	for _, problem := range problems {
+	for _, problem := range []string{
+		digestProblem(s, "approve", v.Approve, v.ApproveBy),
+		digestProblem(s, "deny", v.Deny, v.DenyBy),
+		v.answerProblem(s),
+		v.settleProblem(s),
+	} {
 		if problem != "" {
 			said = append(said, problem)
 		}
@@ -39,36 +26,112 @@ func (v Verdicts) Problem(s *journal.State) string {
 	return strings.Join(said, "; ")
 }
 
-func verdictProblem(s *journal.State, name, value, by, pending string) string {
+func digestProblem(s *journal.State, name, value, by string) string {
+	pending := s.Approval != nil && value == s.Approval.Digest
 	switch {
-	case value == "" || (value != pending && usedDigest(s, value)):
+	case value == "":
 		return ""
-	case value != pending:
+	case pending && by == "":
+		return unnamed(name)
+	case pending:
+		return ""
+	case lapsed(s, value):
+		return fmt.Sprintf("the annotation pawl.run/%s names a request that has expired", name)
+	case used(s, value):
+		return ""
+	default:
 		return fmt.Sprintf("the annotation pawl.run/%s does not name what is pending", name)
-	case by == "":
-		return fmt.Sprintf("the annotation pawl.run/%s counts only with pawl.run/%s-by, the name of who gave it", name, name)
-	default:
-		return ""
 	}
 }
 
-func mapProblem(name string, broken, named bool, by string) string {
-	switch {
-	case broken:
-		return fmt.Sprintf("the annotation pawl.run/%s must be a JSON object of strings", name)
-	case named && by == "":
-		return fmt.Sprintf("the annotation pawl.run/%s counts only with pawl.run/%s-by, the name of who gave it", name, name)
-	default:
-		return ""
+func (v Verdicts) answerProblem(s *journal.State) string {
+	if v.AnswersBroken {
+		return unreadable("answer")
 	}
+	for _, id := range slices.Sorted(maps.Keys(v.Answers)) {
+		switch {
+		case s.Question == nil || id != s.Question.ID:
+			if !askedBefore(s, id) {
+				return "the annotation pawl.run/answer does not name the question that waits"
+			}
+		case v.AnswerBy == "":
+			return unnamed("answer")
+		}
+	}
+	return ""
 }
 
-// usedDigest says whether a verdict on an earlier request named the digest.
-func usedDigest(s *journal.State, digest string) bool {
+func (v Verdicts) settleProblem(s *journal.State) string {
+	if v.SettlementsBroken {
+		return unreadable("settle")
+	}
+	open := map[string]bool{}
+	for _, unknown := range s.Unknown {
+		open[unknown.EffectKey] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.Settlements)) {
+		switch effect := v.Settlements[key]; {
+		case !open[key]:
+			if !hasEffect(s, key) {
+				return "the annotation pawl.run/settle does not name an unknown outcome"
+			}
+		case effect != journal.EffectCommitted && effect != journal.EffectRejected:
+			return `the annotation pawl.run/settle must say "committed" or "rejected"`
+		case v.SettleBy == "":
+			return unnamed("settle")
+		}
+	}
+	return ""
+}
+
+func unnamed(name string) string {
+	return fmt.Sprintf("the annotation pawl.run/%s counts only with pawl.run/%s-by, the name of who gave it", name, name)
+}
+
+func unreadable(name string) string {
+	return fmt.Sprintf("the annotation pawl.run/%s must be a JSON object of strings", name)
+}
+
+// used says whether a verdict on an earlier request named the digest.
+func used(s *journal.State, digest string) bool {
 	for i := range s.Transcript {
 		turn := &s.Transcript[i]
 		if turn.Granted != nil && turn.Granted.Digest == digest || turn.Denied != nil && turn.Denied.Digest == digest {
 			return true
+		}
+	}
+	return false
+}
+
+// lapsed says whether the digest is that of a request which nobody answered in time.
+func lapsed(s *journal.State, digest string) bool {
+	for i := range s.Transcript {
+		if denied := s.Transcript[i].Denied; denied != nil && denied.Digest == digest && denied.Expired {
+			return true
+		}
+	}
+	return false
+}
+
+// askedBefore says whether an earlier turn asked a question with such an id. That the
+// digits at its end fit does not matter any more: nothing waits for that answer.
+func askedBefore(s *journal.State, id string) bool {
+	for i := range s.Transcript {
+		turn := &s.Transcript[i]
+		waits := s.Question != nil && turn == s.OpenTurn()
+		if turn.Decision.Kind == journal.DecisionQuestion && !waits && strings.HasPrefix(id, fmt.Sprintf("q-%d-", turn.Number)) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasEffect(s *journal.State, key string) bool {
+	for i := range s.Transcript {
+		for j := range s.Transcript[i].Calls {
+			if s.Transcript[i].Calls[j].Call.EffectKey == key {
+				return true
+			}
 		}
 	}
 	return false

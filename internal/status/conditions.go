@@ -26,7 +26,7 @@ func conditions(f Facts, previous []metav1.Condition) []metav1.Condition {
 		finishedFact(f),
 		approvalFact(s.Approval, f.VerdictProblem),
 		inputFact(s.Question, f.VerdictProblem),
-		outcomeFact(len(s.Unknown) > 0),
+		outcomeFact(len(s.Unknown) > 0, f.VerdictProblem),
 		reconcilingFact(f),
 		stalledFact(f),
 	}
@@ -77,12 +77,15 @@ func inputFact(q *journal.QuestionAsked, problem string) fact {
 	return fact{v1alpha1.ConditionInputRequired, metav1.ConditionTrue, v1alpha1.ReasonInputRequired, message}
 }
 
-func outcomeFact(unknown bool) fact {
+func outcomeFact(unknown bool, problem string) fact {
 	if !unknown {
 		return fact{v1alpha1.ConditionOutcomeUnknown, metav1.ConditionFalse, "OutcomesKnown", "no call has an unknown outcome"}
 	}
-	return fact{v1alpha1.ConditionOutcomeUnknown, metav1.ConditionTrue, v1alpha1.ReasonOutcomeUnknown,
-		"nobody knows whether the calls in status.unknownEffects took effect; settle them in the annotation pawl.run/settle"}
+	message := "nobody knows whether the calls in status.unknownEffects took effect; settle them in the annotation pawl.run/settle"
+	if problem != "" {
+		message += "; " + problem
+	}
+	return fact{v1alpha1.ConditionOutcomeUnknown, metav1.ConditionTrue, v1alpha1.ReasonOutcomeUnknown, message}
 }
 
 func reconcilingFact(f Facts) fact {

@@ -53,7 +53,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	switch final := ended != nil && ended.Status != metav1.ConditionUnknown; {
 	case final && (f.CheckpointFailed != "" || f.State.Finished == nil || ended.Reason == string(v1alpha1.ReasonCheckpointFailed)):
 		// An ending stays, whatever has become of the journal.
-		return *previous.DeepCopy()
+		return Observed(previous, f.Generation)
 	case f.CheckpointFailed != "":
 		return deriveCheckpointFailed(f, previous)
 	}
@@ -85,6 +85,17 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	return status
 }
 
+// Observed is the status of a run that has ended, said of a newer generation: whoever
+// waits for a condition, or goes by kstatus, believes nothing that speaks of an older one.
+func Observed(previous v1alpha1.AgentRunStatus, generation int64) v1alpha1.AgentRunStatus {
+	status := *previous.DeepCopy()
+	status.ObservedGeneration = generation
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = generation
+	}
+	return status
+}
+
 // deriveCheckpointFailed keeps what was known, since the journal can't be asked.
 func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	status := *previous.DeepCopy()
@@ -102,7 +113,7 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 		{v1alpha1.ConditionFinished, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		approvalFact(nil, ""),
 		inputFact(nil, ""),
-		outcomeFact(open),
+		outcomeFact(open, ""),
 		{v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		{v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
 	})

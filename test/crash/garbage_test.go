@@ -38,9 +38,9 @@ spec:
   rules: [{name: everything, match: ["*"], action: Allow}]
 `
 
-// call is a proposed call as a model writes it.
-func call(id, name string, arguments any) map[string]any {
-	return map[string]any{"id": id, "type": "function", "function": map[string]any{"name": name, "arguments": arguments}}
+// lookup is a proposed call as a model writes it.
+func lookup(id string, arguments any) map[string]any {
+	return map[string]any{"id": id, "type": "function", "function": map[string]any{"name": "lookup", "arguments": arguments}}
 }
 
 func batch(calls ...any) map[string]any {
@@ -51,20 +51,20 @@ func batch(calls ...any) map[string]any {
 // with them.
 func nonsense() map[string]models.Answer {
 	good := `{"key":"profile"}`
-	whole := models.Message(batch(call("call_1", "lookup", good)), "tool_calls").Body
+	whole := models.Message(batch(lookup("call_1", good)), "tool_calls").Body
 	return map[string]models.Answer{
 		"a tool that nobody offered":        models.Propose(models.Call{Name: "rm_rf", Arguments: good}),
-		"arguments that are no JSON":        models.Message(batch(call("call_1", "lookup", `{"key": profile`)), "tool_calls"),
-		"arguments that are a list":         models.Message(batch(call("call_1", "lookup", `["profile"]`)), "tool_calls"),
-		"arguments that are a number":       models.Message(batch(call("call_1", "lookup", 7)), "tool_calls"),
-		"arguments with a member twice":     models.Message(batch(call("call_1", "lookup", `{"key":"profile","key":"policy"}`)), "tool_calls"),
-		"arguments of the wrong type":       models.Message(batch(call("call_1", "lookup", `{"key":{"$ne":1}}`)), "tool_calls"),
-		"arguments that nobody declared":    models.Message(batch(call("call_1", "lookup", `{"key":"profile","sudo":true}`)), "tool_calls"),
-		"arguments without end":             models.Message(batch(call("call_1", "lookup", strings.Repeat("[", 100000))), "tool_calls"),
-		"the same id twice":                 models.Message(batch(call("call_1", "lookup", good), call("call_1", "lookup", good)), "tool_calls"),
-		"more calls than anybody wants":     models.Message(batch(slices.Repeat([]any{call("", "lookup", good)}, 500)...), "tool_calls"),
-		"a batch that is cut off":           models.Message(batch(call("call_1", "lookup", good)), "length"),
-		"a batch of a filtered reply":       models.Message(batch(call("call_1", "lookup", good)), "content_filter"),
+		"arguments that are no JSON":        models.Message(batch(lookup("call_1", `{"key": profile`)), "tool_calls"),
+		"arguments that are a list":         models.Message(batch(lookup("call_1", `["profile"]`)), "tool_calls"),
+		"arguments that are a number":       models.Message(batch(lookup("call_1", 7)), "tool_calls"),
+		"arguments with a member twice":     models.Message(batch(lookup("call_1", `{"key":"profile","key":"policy"}`)), "tool_calls"),
+		"arguments of the wrong type":       models.Message(batch(lookup("call_1", `{"key":{"$ne":1}}`)), "tool_calls"),
+		"arguments that nobody declared":    models.Message(batch(lookup("call_1", `{"key":"profile","sudo":true}`)), "tool_calls"),
+		"arguments without end":             models.Message(batch(lookup("call_1", strings.Repeat("[", 100000))), "tool_calls"),
+		"the same id twice":                 models.Message(batch(lookup("call_1", good), lookup("call_1", good)), "tool_calls"),
+		"more calls than anybody wants":     models.Message(batch(slices.Repeat([]any{lookup("", good)}, 500)...), "tool_calls"),
+		"a batch that is cut off":           models.Message(batch(lookup("call_1", good)), "length"),
+		"a batch of a filtered reply":       models.Message(batch(lookup("call_1", good)), "content_filter"),
 		"a stop reason from the future":     models.Message(map[string]any{"role": "assistant", "content": "Done."}, "teleported"),
 		"a batch of no calls":               models.Message(batch(), "tool_calls"),
 		"calls that are no list":            models.Message(map[string]any{"role": "assistant", "content": nil, "tool_calls": "lookup"}, "tool_calls"),
@@ -72,7 +72,7 @@ func nonsense() map[string]models.Answer {
 		"an empty answer":                   models.Text(""),
 		"an answer of spaces":               models.Text(" \n\t "),
 		"a reply that is too large":         models.Text(strings.Repeat("la ", 1<<20)),
-		"a refusal with calls":              models.Message(map[string]any{"role": "assistant", "content": nil, "refusal": "I won't.", "tool_calls": []any{call("call_1", "lookup", good)}}, "tool_calls"),
+		"a refusal with calls":              models.Message(map[string]any{"role": "assistant", "content": nil, "refusal": "I won't.", "tool_calls": []any{lookup("call_1", good)}}, "tool_calls"),
 		"an answer that never comes":        models.Hang(),
 		"an answer that ends in the middle": {Body: whole, CutAfter: len(whole) / 2},
 		"no answer":                         models.Cut(),

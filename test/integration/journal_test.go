@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
@@ -93,6 +94,18 @@ func told(state *journal.State) string {
 	return messages[len(messages)-1].Text
 }
 
+// segmentsOf lists the ConfigMaps of a run's journal.
+func segmentsOf(ctx context.Context, run *v1alpha1.AgentRun) []string {
+	GinkgoHelper()
+	var found corev1.ConfigMapList
+	Expect(env.Admin.List(ctx, &found, client.InNamespace(run.Namespace), client.MatchingLabels{v1alpha1.LabelRunUID: string(run.UID)})).To(Succeed())
+	var names []string
+	for i := range found.Items {
+		names = append(names, found.Items[i].Name)
+	}
+	return names
+}
+
 // journalText is a journal as text, for people who have to find out what went wrong.
 func journalText(ctx context.Context, key client.ObjectKey) string {
 	run := &v1alpha1.AgentRun{}
@@ -101,8 +114,10 @@ func journalText(ctx context.Context, key client.ObjectKey) string {
 	}
 	records, _, err := readJournal(ctx, run)
 	var text strings.Builder
+	const shown = 400
 	for _, record := range records {
-		fmt.Fprintf(&text, "%d %s %s\n", record.Event.Seq, record.Event.Type, record.Event.Data)
+		data := record.Event.Data
+		fmt.Fprintf(&text, "%d %s %s\n", record.Event.Seq, record.Event.Type, data[:min(len(data), shown)])
 	}
 	if err != nil {
 		fmt.Fprintln(&text, err)

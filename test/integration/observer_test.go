@@ -90,6 +90,18 @@ func (o *observer) example(s state) *v1alpha1.AgentRun {
 	return o.seen[s]
 }
 
+// lastOf is a run as it was seen last, also when it is gone by now.
+func (o *observer) lastOf(key client.ObjectKey) *v1alpha1.AgentRun {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, run := range o.last {
+		if client.ObjectKeyFromObject(run) == key {
+			return run
+		}
+	}
+	return nil
+}
+
 func (o *observer) look(run *v1alpha1.AgentRun) {
 	previous := o.last[run.UID]
 	o.last[run.UID] = run

@@ -56,8 +56,18 @@ func failed(reason v1alpha1.Reason) state { return state{reason, metav1.Conditio
 // reasonSpecs reach every reason, each in every way that has code of its own.
 var reasonSpecs = []reasonSpec{
 	{
-		state:    open(v1alpha1.ReasonPending),
-		scenario: `{model: {script: [{final: Done.}]}, policy: {servers: [{name: mute, mcp: {url: VOID}}]}}`,
+		state: open(v1alpha1.ReasonPending),
+		prepare: func(ctx context.Context, w world) world {
+			w.createModel(ctx, "ready", v1alpha1.ModelSpec{Script: []v1alpha1.ScriptStep{{Final: "Done."}}})
+			model := &v1alpha1.Model{}
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(env.Admin.Get(ctx, w.key("ready"), model)).To(Succeed())
+				g.Expect(model.Status.Conditions).NotTo(BeEmpty())
+			}).Should(Succeed())
+			return w
+		},
+		// Its tool server takes its time to say what tools it has.
+		scenario: `{policy: {servers: [{name: mute, mcp: {url: VOID}}]}, run: {modelRef: {name: ready}}}`,
 	},
 	{
 		state:    open(v1alpha1.ReasonRunning),
@@ -201,7 +211,7 @@ run: {limits: {maxRepeatedPlans: 2}}`,
 	{
 		state: failed(v1alpha1.ReasonNoProgress), way: "failing in every turn",
 		scenario: `
-model: {script: [{toolCalls: [{tool: fail.not_found, arguments: {n: 1}}]}, {toolCalls: [{tool: fail.not_found, arguments: {n: 2}}]}, {final: Done.}]}
+model: {script: [{toolCalls: [{tool: fail.not_found, arguments: {number: 1}}]}, {toolCalls: [{tool: fail.not_found, arguments: {number: 2}}]}, {final: Done.}]}
 run: {limits: {maxConsecutiveFailures: 2}}`,
 		check: func(_ context.Context, run *v1alpha1.AgentRun) {
 			Expect(run.Status.Turns).To(BeEquivalentTo(2))

@@ -42,7 +42,7 @@ servers:
 - {name: slow, http: {url: TOOLS/slow, tools: [{name: wait, inputSchema: {type: object, required: [seconds], properties: {seconds: {type: number}, key: {type: string}}}}]}}
 - {name: counter, http: {url: TOOLS/counter, tools: [{name: next, inputSchema: {type: object, properties: {}}}]}}
 - {name: calc, http: {url: TOOLS/calc, tools: [{name: add, inputSchema: {type: object, required: [a, b], properties: {a: {type: integer}, b: {type: integer}}}}]}}
-- {name: fail, http: {url: TOOLS/fail, tools: [{name: internal, inputSchema: {type: object, properties: {}}}, {name: not_found, inputSchema: {type: object, properties: {n: {type: integer}}}}, {name: throttled, inputSchema: {type: object, properties: {times: {type: integer}}}}, {name: cut, inputSchema: {type: object, properties: {}}}, {name: huge, inputSchema: {type: object, properties: {}}}]}}
+- {name: fail, http: {url: TOOLS/fail, tools: [{name: internal, inputSchema: {type: object, properties: {}}}, {name: not_found, inputSchema: {type: object, properties: {number: {type: integer}}}}, {name: throttled, inputSchema: {type: object, properties: {times: {type: integer}}}}, {name: cut, inputSchema: {type: object, properties: {}}}, {name: huge, inputSchema: {type: object, properties: {}}}]}}
 tools:
 - {match: ["profiles.*", "status.*", "calc.*"], effect: ReadOnly, execution: Parallel, timeoutSeconds: 20}
 - {match: ["slow.*"], effect: ReadOnly, execution: Parallel, timeoutSeconds: 900}

@@ -38,12 +38,17 @@ func TestIntegration(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 
-	env = must(environment.Start(ctx, "--journal-refusal-timeout", journalRefusalTimeout.String()))
+	env = must(environment.Start(ctx,
+		"--journal-refusal-timeout", journalRefusalTimeout.String(),
+		// Longer than the environment's own: nothing here waits for a lease to run out, and
+		// a machine that is busy with something else must not end the operator.
+		"--lease-duration", "30s"))
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
 	tools = newGateway(env.Tools)
 	DeferCleanup(tools.stop)

@@ -79,11 +79,11 @@ func noticeOf(event journal.Event) (notice, bool) {
 func settledNote(event journal.Event) string {
 	var p journal.EffectReconciled
 	_ = json.Unmarshal(event.Data, &p)
-	note := fmt.Sprintf("the unknown outcome of call %s is %s, says the %s", p.ID, p.Effect, strings.ToLower(string(p.Source)))
-	if event.By != "" {
-		note += " " + event.By
+	word := event.By
+	if p.Source != journal.SourcePerson {
+		word = "the " + strings.ToLower(string(p.Source))
 	}
-	return note
+	return fmt.Sprintf("call %s, whose outcome was unknown, was %s, says %s", p.ID, p.Effect, word)
 }
 
 func unknownNotice(event journal.Event) (notice, bool) {

@@ -22,6 +22,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/status"
 )
 
 // maxSteps bounds the steps of one reconcile. A turn takes a handful; more means that
@@ -109,8 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.abandon(old)
 	}
 	if nothingLeft(object) {
-		r.abandon(object.UID)
-		return r.expire(ctx, object)
+		return r.leave(ctx, object)
 	}
 	if entitled, again := r.entitled(object); !entitled {
 		return ctrl.Result{RequeueAfter: again}, nil
@@ -127,11 +127,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // has ended and nobody settles anything, or it is being deleted and holds nothing.
 func nothingLeft(object *v1alpha1.AgentRun) bool {
 	held := controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerEffects)
-	if !object.DeletionTimestamp.IsZero() {
+	switch {
+	case !object.DeletionTimestamp.IsZero():
 		return !held
+	case object.Status.CompletionTime == nil:
+		return false
+	default:
+		return endedInStatusAlone(object) || !settlementGiven(object) && (!held || len(object.Status.UnknownEffects) > 0)
 	}
-	ended := object.Status.CompletionTime != nil
-	return ended && !settlementGiven(object) && (!held || len(object.Status.UnknownEffects) > 0)
+}
+
+// leave lets go of a run that needs nothing more.
+func (r *Reconciler) leave(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
+	r.abandon(object.UID)
+	if !object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	err := r.writeStatus(ctx, object, func(previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
+		return status.Observed(previous, object.Generation)
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.expire(ctx, object)
 }
 
 // move does the five things that a reconcile is made of.

@@ -56,7 +56,7 @@ func (r *Reconciler) show(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 		Waiting: waitingReason(s, step), Message: step.Message, VerdictProblem: verdicts.Problem(s.draft.State),
 		Checked: r.memory.of(s.uid).checked,
 	}
-	if err := r.writeStatus(ctx, object, facts); err != nil {
+	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
 		return err
 	}
 	r.announceProblem(object, s, facts.VerdictProblem)
@@ -64,10 +64,17 @@ func (r *Reconciler) show(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 	return nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun, facts status.Facts) error {
+// derive makes the next status of the one that is stored.
+type derive func(previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus
+
+func derivedFrom(facts status.Facts) derive {
+	return func(previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus { return status.Derive(facts, previous) }
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun, derive derive) error {
 	target := object.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		next := status.Derive(facts, target.Status)
+		next := derive(target.Status)
 		if equality.Semantic.DeepEqual(next, target.Status) {
 			return nil
 		}
@@ -101,7 +108,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun,
 func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string) (ctrl.Result, error) {
 	r.abandon(object.UID)
 	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem}
-	if err := r.writeStatus(ctx, object, facts); err != nil {
+	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.recorder.Eventf(object, nil, eventWarning, string(v1alpha1.ReasonCheckpointFailed), "Finish", "%s", problem)
@@ -151,6 +158,12 @@ func readMap(text string) (map[string]string, bool) {
 		return nil, true
 	}
 	return values, false
+}
+
+// endedInStatusAlone says whether the journal does not know of the run's end.
+func endedInStatusAlone(object *v1alpha1.AgentRun) bool {
+	succeeded := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionSucceeded)
+	return succeeded != nil && succeeded.Reason == string(v1alpha1.ReasonCheckpointFailed)
 }
 
 // settlementGiven says whether a finished run has an unknown effect and somebody says

@@ -180,7 +180,6 @@ func TestHostileAnswers(t *testing.T) {
 		"broken":    {func(_ message, w http.ResponseWriter) { w.WriteHeader(500) }, "unknown", "unknown", ""},
 		"throttled": {func(_ message, w http.ResponseWriter) { w.WriteHeader(429) }, "throttled", "rejected", ""},
 		"forbidden": {func(_ message, w http.ResponseWriter) { w.WriteHeader(403) }, "rejected", "rejected", "null"},
-		"gone":      {func(_ message, w http.ResponseWriter) { w.WriteHeader(404) }, "rejected", "rejected", "null"},
 		"cut":       {func(_ message, w http.ResponseWriter) { cut(w, "") }, "unknown", "unknown", ""},
 		"cut inside": {func(_ message, w http.ResponseWriter) {
 			cut(w, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nContent-Type: application/json\r\n\r\n{")
@@ -392,9 +391,32 @@ func TestSessionRepair(t *testing.T) {
 		s = newServer(t, h.URL)
 		s.Call(t.Context(), aCall("x"))
 		out := s.Call(t.Context(), aCall("x"))
-		if out.Class != tool.ClassRejected || out.Effect != tool.EffectRejected || h.calls != 3 {
-			t.Errorf("%d: outcome %+v after %d calls, want 3", status, out, h.calls)
+		want := tool.ClassRejected
+		if status == http.StatusNotFound {
+			want = tool.ClassTransport
 		}
+		if out.Class != want || out.Effect != tool.EffectRejected || h.calls != 3 {
+			t.Errorf("%d: outcome %+v after %d calls, want %s after 3", status, out, h.calls, want)
+		}
+	}
+}
+
+func TestSessionLostAtOnce(t *testing.T) {
+	h := newHostile(t, func(n int, m message, w http.ResponseWriter) {
+		if n == 1 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+	})
+	out := newServer(t, h.URL).Call(t.Context(), aCall("x"))
+	if out.Class != tool.ClassOK || h.calls != 2 || h.inits != 2 {
+		t.Errorf("outcome %+v after %d calls in %d sessions, want ok after 2 in 2", out, h.calls, h.inits)
+	}
+	h = newHostile(t, func(_ int, _ message, w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) })
+	out = newServer(t, h.URL).Call(t.Context(), aCall("x"))
+	if out.Class != tool.ClassTransport || out.Effect != tool.EffectRejected || h.calls != 2 {
+		t.Errorf("outcome %+v after %d calls, want transport after 2", out, h.calls)
 	}
 }
 

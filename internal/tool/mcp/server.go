@@ -86,12 +86,23 @@ func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
 		s.release(current)
 		if a.sessionLost(current) {
 			s.forget(current)
-			if !fresh && !repaired {
+			// A session with an id that the server does not know is lost even if it was opened
+			// just now: one behind a balancer, say, or one that was restarted in between.
+			if !repaired && (!fresh || current.id != "") {
 				continue
+			}
+			if current.id != "" && a.status() == http.StatusNotFound {
+				return forgetful(call)
 			}
 		}
 		return outcome(ctx, call, a)
 	}
+}
+
+// forgetful is the outcome of a call to a server that keeps losing its sessions.
+func forgetful(call tool.Call) tool.Outcome {
+	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: call.Repeatable,
+		Message: "the server does not know the session that it has just opened (HTTP 404); nothing was done"}
 }
 
 // noSession is the outcome of a call that found no session to be made in.

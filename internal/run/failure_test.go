@@ -1,0 +1,111 @@
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+)
+
+func TestModelFailures(t *testing.T) {
+	of := func(class model.Class) act { return breaks(model.Error{Class: class, Status: 500}) }
+	waits := waitsFor(v1alpha1.ReasonModelUnavailable)
+	playAll(t, map[string]scene{
+		"waits after a failure that may pass": {acts: []act{of(model.ClassTransient)}, wantKind: Await, wantWaiting: v1alpha1.ReasonModelUnavailable},
+		"asks again":                          {acts: []act{of(model.ClassTransient), untilThen, says(finalAnswer("42"))}, wantReason: v1alpha1.ReasonCompleted},
+		"as often as the model allows": {
+			acts: []act{of(model.ClassTransient), waits, untilThen, of(model.ClassThrottled), waits, untilThen, of(model.ClassTransient)}, wantReason: v1alpha1.ReasonModelError,
+		},
+		"a class that nobody knows may pass": {acts: []act{of("Odd")}, wantKind: Await, wantWaiting: v1alpha1.ReasonModelUnavailable},
+		"a decision makes it count anew": {
+			acts: turns([]act{of(model.ClassTransient), untilThen, of(model.ClassTransient), untilThen}, turn("a", "read", `{}`, gave(`1`)), []act{of(model.ClassTransient)}), wantKind: Await,
+		},
+		"a request that is refused whatever the time": {acts: []act{of(model.ClassRequest)}, wantReason: v1alpha1.ReasonModelError},
+		"a credential that is refused":                {acts: []act{of(model.ClassUnauthorized), waits, untilThen, of(model.ClassUnauthorized)}, wantReason: v1alpha1.ReasonModelError},
+		"a quota that is used up":                     {acts: []act{of(model.ClassQuota), waits, untilThen, of(model.ClassQuota)}, wantReason: v1alpha1.ReasonModelError},
+		"a conversation that is too long":             {acts: []act{of(model.ClassOverflow)}, wantReason: v1alpha1.ReasonContextOverflow},
+		"what was stopped by ourselves is asked again at once": {
+			acts: []act{of(model.ClassCanceled), says(finalAnswer("42"))}, wantReason: v1alpha1.ReasonCompleted,
+		},
+		"a wait longer than what is left of the run": {
+			started: limited(func(l *journal.Limits) { l.ActiveDeadlineSeconds = 60 }),
+			acts:    []act{breaks(model.Error{Class: model.ClassThrottled, RetryAfter: 2 * time.Minute})}, wantReason: v1alpha1.ReasonModelError,
+		},
+		"cancelled while it waits": {acts: []act{of(model.ClassTransient), wants(Cancelled)}, wantReason: v1alpha1.ReasonCancelled},
+		"suspended while it waits": {acts: []act{of(model.ClassTransient), wants(Suspended)}, wantKind: Rest, wantWaiting: v1alpha1.ReasonSuspended},
+		"a restart while it waits charges an attempt": {
+			acts: []act{of(model.ClassTransient), restarts, untilThen, of(model.ClassTransient)}, wantReason: v1alpha1.ReasonModelError,
+		},
+	})
+}
+
+func TestWaitsForTheModelGrow(t *testing.T) {
+	cases := map[string]struct {
+		failures   int
+		retryAfter time.Duration
+		want       time.Duration
+	}{
+		"the first":                    {1, 0, time.Second},
+		"the second":                   {2, 0, 2 * time.Second},
+		"at most a minute":             {9, 0, time.Minute},
+		"what the provider asks for":   {1, 90 * time.Second, 90 * time.Second},
+		"but no less than the backoff": {3, time.Second, 4 * time.Second},
+		"nonsense is ignored":          {1, -time.Hour, time.Second},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := scene{started: func(r *journal.RunStarted) { r.Model.MaxAttempts = 10 }}.play(t)
+			var last Step
+			for i := range test.failures {
+				if i > 0 {
+					s.facts.Now = last.Until
+					s.drive()
+				}
+				s.fail(&model.Error{Class: model.ClassTransient, RetryAfter: test.retryAfter})
+				last = s.drive()
+			}
+			if got := last.Until.Sub(s.facts.Now); got != test.want {
+				t.Errorf("waits %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What may have cost something is charged, and nothing else.
+func TestFailuresAreCharged(t *testing.T) {
+	cases := map[string]struct {
+		failure model.Error
+		want    bool
+	}{
+		"not sent":                     {failure: model.Error{Class: model.ClassTransient}},
+		"sent, no answer":              {failure: model.Error{Class: model.ClassTransient, Sent: true}, want: true},
+		"sent, the provider failed":    {failure: model.Error{Class: model.ClassTransient, Sent: true, Status: 503}, want: true},
+		"sent, the provider refused":   {failure: model.Error{Class: model.ClassThrottled, Sent: true, Status: 429}},
+		"sent, then stopped by us":     {failure: model.Error{Class: model.ClassCanceled, Sent: true}, want: true},
+		"never left, and has a status": {failure: model.Error{Class: model.ClassTransient, Status: 500}},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := scene{acts: []act{breaks(test.failure)}}.play(t)
+			if u := s.state().Usage; (u.Total() > 0) != test.want || u.Estimated != test.want {
+				t.Errorf("charged %+v", u)
+			}
+		})
+	}
+}
+
+// Nothing that a provider wrote freely is in the journal or in a message.
+func TestFailuresQuoteNothing(t *testing.T) {
+	s := scene{acts: []act{breaks(model.Error{Class: model.ClassRequest, Status: 400, Code: "bad_request", Detail: marker})}, wantReason: v1alpha1.ReasonModelError}.play(t)
+	if m := s.state().Finished.Message; !strings.Contains(m, "Request, status 400, code bad_request") {
+		t.Errorf("message %q", m)
+	}
+	for _, record := range s.records {
+		if strings.Contains(string(record.Bytes), marker) {
+			t.Errorf("the journal says %s", record.Bytes)
+		}
+	}
+}
