@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,9 +65,12 @@ func (r *Reconciler) show(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 	return nil
 }
 
+// atOnce repeats a write that met a conflict without a pause: a live read comes between.
+var atOnce = wait.Backoff{Steps: 4}
+
 func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun, facts status.Facts) error {
 	target := object.DeepCopy()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.RetryOnConflict(atOnce, func() error {
 		next := status.Derive(facts, target.Status)
 		if equality.Semantic.DeepEqual(next, target.Status) {
 			return nil
