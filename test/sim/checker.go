@@ -196,6 +196,9 @@ func (c *checker) renewed(identity string) (time.Duration, bool) {
 func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
 	h.name = object.Labels[v1alpha1.LabelRun]
+	if h.gone {
+		return
+	}
 	if h.destroyed >= 0 {
 		if c.began > h.destroyed && object.Name == segmentName(h.uid, 1) {
 			c.fail("an empty fold is no start", "%s begins the journal of %s anew", by, h.name)

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -196,5 +195,3 @@ func (w *world) help(run *v1alpha1.AgentRun) {
 	}
 	w.attend(run)
 }
-
-func plural(n int, what string) string { return fmt.Sprintf("%d %s", n, what) }

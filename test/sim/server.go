@@ -175,6 +175,11 @@ func (s *server) create(by string, object client.Object) error {
 	}
 	s.put(by, stored)
 	give(object, s.objects[at])
+	for _, ref := range stored.GetOwnerReferences() {
+		if s.w.check.run(ref.UID).gone {
+			s.collect(ref.UID)
+		}
+	}
 	return nil
 }
 

@@ -78,6 +78,8 @@ func (s *services) receive(call tool.Call, known *toolSpec) answer {
 	}
 	switch {
 	case w.chance(w.faults.rates.toolReject):
+		// The same request is refused again whenever it comes.
+		e.refused = true
 		return answer{status: 422}
 	case w.chance(w.faults.rates.toolBroken):
 		return answer{status: 500}

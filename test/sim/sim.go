@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -115,18 +116,35 @@ func (w *world) drive() {
 
 // allEnded says whether every run has its ending, and nothing that was deleted is held.
 func (w *world) allEnded() bool {
-	for _, object := range w.server.list(kindRun) {
-		run := object.(*v1alpha1.AgentRun)
-		if run.Status.CompletionTime == nil || !run.DeletionTimestamp.IsZero() || len(run.Status.UnknownEffects) > 0 && w.check.run(run.UID).destroyed < 0 {
+	for _, run := range sortedRuns(w.server.objects) {
+		if !w.ended(run) {
 			return false
 		}
 	}
-	for _, object := range w.server.list(kindMap) {
-		if object.GetDeletionTimestamp() != nil || w.check.run(types.UID(object.GetLabels()[v1alpha1.LabelRunUID])).gone {
+	for at, object := range w.server.objects {
+		if at.kind == kindMap && w.orphaned(object) {
 			return false
 		}
 	}
 	return true
+}
+
+func (w *world) ended(run *v1alpha1.AgentRun) bool {
+	settled := len(run.Status.UnknownEffects) == 0 || w.check.run(run.UID).destroyed >= 0
+	return run.Status.CompletionTime != nil && run.DeletionTimestamp.IsZero() && settled
+}
+
+// orphaned says whether a segment should be gone.
+func (w *world) orphaned(segment client.Object) bool {
+	return segment.GetDeletionTimestamp() != nil || w.check.run(types.UID(segment.GetLabels()[v1alpha1.LabelRunUID])).gone
+}
+
+func sortedRuns(objects map[address]client.Object) []*v1alpha1.AgentRun {
+	var out []*v1alpha1.AgentRun
+	for _, object := range sortedObjects(objects, kindRun) {
+		out = append(out, object.(*v1alpha1.AgentRun))
+	}
+	return out
 }
 
 // trouble breaks something larger than one call, again and again.
@@ -187,15 +205,17 @@ func (w *world) finish() {
 // open names what has not ended.
 func (w *world) open() string {
 	text := ""
-	for _, object := range w.server.list(kindRun) {
-		run := object.(*v1alpha1.AgentRun)
+	for _, run := range sortedRuns(w.server.objects) {
+		if w.ended(run) {
+			continue
+		}
 		h := w.check.run(run.UID)
-		text += fmt.Sprintf("%s (owner %q, waits for %q, state %s, deleted %t, finalizers %v, unknown %s) ", run.Name, h.state.Owner, h.state.Waiting,
-			run.Spec.State, !run.DeletionTimestamp.IsZero(), run.Finalizers, plural(len(run.Status.UnknownEffects), "effects"))
+		text += fmt.Sprintf("%s %s (owner %q, waits for %q, state %s, deleted %t, finalizers %v, %d unknown effects) ", run.Name, run.UID, h.state.Owner, h.state.Waiting,
+			run.Spec.State, !run.DeletionTimestamp.IsZero(), run.Finalizers, len(run.Status.UnknownEffects))
 	}
 	for _, object := range w.server.list(kindMap) {
-		if object.GetDeletionTimestamp() != nil {
-			text += object.GetName() + " "
+		if w.orphaned(object) {
+			text += fmt.Sprintf("%s (finalizers %v) ", object.GetName(), object.GetFinalizers())
 		}
 	}
 	return text

@@ -152,8 +152,11 @@ func (x *exchange) wait(d time.Duration) context.Context {
 		}
 		x.t.sleep(min(until-w.elapsed, x.deadline-w.elapsed, 300*time.Millisecond))
 	}
-	if x.ctx.Err() != nil {
+	switch {
+	case x.ctx.Err() != nil:
 		return x.ctx
+	case w.elapsed > x.deadline:
+		return late{x.ctx}
 	}
 	return nil
 }
