@@ -68,7 +68,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check style, mistakes and the direction of imports.
-	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run --allow-parallel-runners
 
 .PHONY: lint-fix
 lint-fix: $(GOLANGCI_LINT) ## Let the linters repair what they can.
@@ -99,8 +99,8 @@ test: kubernetes vet test-unit test-integration ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
-	CGO_ENABLED=1 go test -race $(RACE_PACKAGES)
-	go test $(OTHER_PACKAGES)
+	CGO_ENABLED=1 go test -timeout 4m -race $(RACE_PACKAGES)
+	go test -timeout 4m $(OTHER_PACKAGES)
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.

@@ -20,7 +20,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -71,13 +70,6 @@ func up(dir string, args []string) error {
 	if *detach {
 		return upDetached(dir, *install)
 	}
-	// The lock is held as long as this process lives, and so tells whether it does.
-	lock, err := acquire(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }()
-
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	options := controlplane.Options{Dir: dir}
@@ -95,6 +87,13 @@ func up(dir string, args []string) error {
 
 // upDetached starts this program again as `up` and waits for its "ready".
 func upDetached(dir, install string) error {
+	pid, err := controlplane.Owner(dir)
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		return fmt.Errorf("process %d runs it already; `go run ./hack/controlplane down` stops it", pid)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -167,26 +166,21 @@ func copyProgram(from, to string) error {
 }
 
 func down(dir string) error {
-	lock, err := acquire(dir)
-	if err == nil {
+	pid, err := controlplane.Owner(dir)
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
 		fmt.Println("not running")
-		return lock.Close()
-	}
-	data, readErr := os.ReadFile(lockName(dir))
-	if readErr != nil {
-		return readErr
-	}
-	pid, convErr := strconv.Atoi(strings.TrimSpace(string(data)))
-	if convErr != nil {
-		return fmt.Errorf("reading its process id: %w", convErr)
+		return nil
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stopping process %d: %w", pid, err)
 	}
 	for deadline := time.Now().Add(stopLimit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if lock, err := acquire(dir); err == nil {
+		if owner, err := controlplane.Owner(dir); err == nil && owner != pid {
 			fmt.Println("stopped")
-			return lock.Close()
+			return nil
 		}
 	}
 	return fmt.Errorf("process %d did not stop within %s", pid, stopLimit)
@@ -224,27 +218,4 @@ func kubeconfig(dir string, args []string) error {
 	}
 	fmt.Println(path)
 	return nil
-}
-
-func lockName(dir string) string { return filepath.Join(dir, "lock") }
-
-func acquire(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(lockName(dir), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		return nil, errors.New("it is running already; `go run ./hack/controlplane down` stops it")
-	}
-	if err := file.Truncate(0); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
 }

@@ -8,9 +8,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,8 +32,8 @@ import (
 )
 
 const (
-	// toolAddress is where the samples expect their tools.
-	toolAddress = "127.0.0.1:8797"
+	// sampleAddress is where the samples expect their tools.
+	sampleAddress = "127.0.0.1:8797"
 
 	operatorNamespace = "pawl-system"
 	operatorAccount   = "pawl-controller-manager"
@@ -58,13 +60,15 @@ func main() {
 
 // demo is what its parts share.
 type demo struct {
-	root       string
-	plane      *controlplane.ControlPlane
-	api        client.Client
-	screen     *screen
-	people     *people
-	operator   *controlplane.Process
-	toolServer *controlplane.Process
+	root   string
+	plane  *controlplane.ControlPlane
+	api    client.Client
+	screen *screen
+	// toolAddress is where the tool server listens.
+	toolAddress string
+	people      *people
+	operator    *controlplane.Process
+	toolServer  *controlplane.Process
 }
 
 func run(ctx context.Context, exit bool) (err error) {
@@ -144,13 +148,54 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.screen.step("ready after %s; applying config/samples", time.Since(began).Round(100*time.Millisecond))
-	return d.plane.Apply(ctx, filepath.Join(d.root, "config", "samples"))
+	return d.applySamples(ctx)
+}
+
+// applySamples applies config/samples as it is or, where its tools are at another address,
+// a copy that says so.
+func (d *demo) applySamples(ctx context.Context) error {
+	folder := filepath.Join(d.root, "config", "samples")
+	if d.toolAddress == sampleAddress {
+		return d.plane.Apply(ctx, folder)
+	}
+	changed := filepath.Join(d.plane.Dir(), "samples")
+	if err := os.MkdirAll(changed, 0o755); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		data = bytes.ReplaceAll(data, []byte(sampleAddress), []byte(d.toolAddress))
+		if err := os.WriteFile(filepath.Join(changed, filepath.Base(file)), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return d.plane.Apply(ctx, changed)
+}
+
+// freeAddress returns the samples' address, or another one if somebody else listens there.
+func freeAddress() (string, error) {
+	for _, address := range []string{sampleAddress, "127.0.0.1:0"} {
+		if listener, err := net.Listen("tcp", address); err == nil {
+			return listener.Addr().String(), listener.Close()
+		}
+	}
+	return "", errors.New("no address on loopback is free for the tool server")
 }
 
 func (d *demo) startPrograms(ctx context.Context) error {
-	d.screen.step("starting the tool server on %s and the operator as %s/%s", toolAddress, operatorNamespace, operatorAccount)
 	var err error
-	d.toolServer, err = d.plane.StartProcess("toolserver", exec.Command(d.program("toolserver"), "--listen", toolAddress))
+	if d.toolAddress, err = freeAddress(); err != nil {
+		return err
+	}
+	d.screen.step("starting the tool server on %s and the operator as %s/%s", d.toolAddress, operatorNamespace, operatorAccount)
+	d.toolServer, err = d.plane.StartProcess("toolserver", exec.Command(d.program("toolserver"), "--listen", d.toolAddress))
 	if err != nil {
 		return err
 	}
@@ -183,7 +228,8 @@ func waitForLine(ctx context.Context, process *controlplane.Process, log, text s
 		}
 		select {
 		case <-process.Exited():
-			return fmt.Errorf("%s ended before it was ready: %w\n%s", filepath.Base(log), process.Err(), data)
+			data, err := os.ReadFile(log)
+			return errors.Join(fmt.Errorf("the tool server ended before it was ready: %w\n%s", process.Err(), data), err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):

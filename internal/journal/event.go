@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/strictjson"
@@ -93,8 +94,8 @@ func Decode(data []byte) (Event, error) {
 	if err := decoder.Decode(&event); err != nil {
 		return Event{}, fmt.Errorf("decoding event: %w", err)
 	}
-	if decoder.More() {
-		return Event{}, fmt.Errorf("decoding event: more than one value")
+	if _, err := decoder.Token(); err != io.EOF {
+		return Event{}, fmt.Errorf("decoding event: more follows the value")
 	}
 	if event.V != Version {
 		return Event{}, fmt.Errorf("event %d has format version %d: this build reads version %d", event.Seq, event.V, Version)

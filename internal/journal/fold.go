@@ -37,6 +37,9 @@ func (s *State) Apply(record Record) error {
 	if err := s.checkChain(event); err != nil {
 		return fmt.Errorf("event %d (%s): %w", event.Seq, event.Type, err)
 	}
+	if len(record.Part) > 0 && event.Type != TypeDecisionMade {
+		return fmt.Errorf("event %d (%s): it has a part, which only decisions have", event.Seq, event.Type)
+	}
 	if err := s.applyPayload(record); err != nil {
 		return fmt.Errorf("event %d (%s): %w", event.Seq, event.Type, err)
 	}
@@ -174,8 +177,11 @@ func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
 	if !s.DecisionDue() {
 		return fmt.Errorf("no decision is due")
 	}
-	if p.Part != "" && p.Part != strictjson.Digest(r.Part) {
+	if (p.Part != "" || len(r.Part) > 0) && p.Part != strictjson.Digest(r.Part) {
 		return fmt.Errorf("the provider's reply does not have the digest recorded for it")
+	}
+	if err := p.check(); err != nil {
+		return err
 	}
 	turn := Turn{Number: s.Turns + 1, Decision: p, Part: r.Part}
 	seen := map[string]bool{}
@@ -201,6 +207,32 @@ func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
 	}
 	s.Transcript = append(s.Transcript, turn)
 	s.Open = true
+	return nil
+}
+
+// check refuses decisions that the turn machine could not act on.
+func (p DecisionMade) check() error {
+	switch p.Kind {
+	case DecisionToolCalls, DecisionInvalid:
+		for _, call := range p.Calls {
+			if call.Invalid == "" && (call.Verdict == nil || p.Kind == DecisionInvalid) {
+				return fmt.Errorf("call %s is neither invalid nor judged", call.ID)
+			}
+		}
+		if p.Kind == DecisionToolCalls && len(p.Calls) == 0 {
+			return fmt.Errorf("a decision to call tools has no calls")
+		}
+	case DecisionQuestion, DecisionRequestApproval, DecisionCannotContinue:
+		if len(p.Calls) != 1 {
+			return fmt.Errorf("a decision of kind %s has %d calls", p.Kind, len(p.Calls))
+		}
+	case DecisionFinal, DecisionRefused, DecisionOverflow:
+		if len(p.Calls) > 0 {
+			return fmt.Errorf("a decision of kind %s has calls", p.Kind)
+		}
+	default:
+		return fmt.Errorf("a decision of kind %q is not known", p.Kind)
+	}
 	return nil
 }
 
@@ -244,7 +276,7 @@ func (s *State) applyTurnCompleted(_ Record, p TurnCompleted) error {
 	s.Open = false
 	if p.Failed {
 		s.FailuresInRow++
-	} else if len(turn.Calls) > 0 {
+	} else if len(turn.Calls) > 0 && turn.Decision.Kind != DecisionInvalid {
 		s.FailuresInRow = 0
 	}
 	if p.Plan == "" {

@@ -56,6 +56,11 @@ func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
 				s.Refused[plan] = true
 			}
 		}
+		for _, intent := range turn.Decision.Intents {
+			if intent.PlanDigest != "" {
+				s.Refused[intent.PlanDigest] = true
+			}
+		}
 	}
 	s.Approval = nil
 	turn.Gate, turn.Denied = GateDenied, &p
@@ -67,10 +72,15 @@ func (s *State) applyCallDispatched(r Record, p CallDispatched) error {
 	if turn == nil || len(p.Calls) == 0 {
 		return fmt.Errorf("no call is to be sent")
 	}
+	sent := map[string]bool{}
 	for _, dispatch := range p.Calls {
 		if err := turn.checkDispatch(dispatch); err != nil {
 			return fmt.Errorf("call %s: %w", dispatch.ID, err)
 		}
+		if sent[dispatch.ID] {
+			return fmt.Errorf("call %s: is named twice", dispatch.ID)
+		}
+		sent[dispatch.ID] = true
 	}
 	turn.Dispatched = true
 	for _, dispatch := range p.Calls {
@@ -121,17 +131,15 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 		return fmt.Errorf("no turn is open")
 	}
 	call := turn.call(p.ID)
-	switch {
-	case call == nil:
+	if call == nil {
 		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
-	case call.Phase == PhaseDone:
-		return fmt.Errorf("call %s has its result already", p.ID)
-	case p.Attempt != call.Attempt:
-		return fmt.Errorf("call %s: attempt %d is not the current %d", p.ID, p.Attempt, call.Attempt)
-	case !p.Final && call.Phase != PhaseDispatched:
-		return fmt.Errorf("call %s was not under way", p.ID)
+	}
+	if err := call.checkCompleted(p); err != nil {
+		return fmt.Errorf("call %s %w", p.ID, err)
 	}
 	call.Last, call.EndedAt = &p, r.Event.Time
+	unknown := p.Effect == EffectUnknown && call.Call.Effect != ReadOnly
+	call.Doubtful = call.Doubtful || unknown
 	switch {
 	case p.Final:
 		call.Phase = PhaseDone
@@ -140,8 +148,28 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 	default:
 		call.Phase = PhaseUnknown
 	}
-	if p.Effect == EffectUnknown && call.Call.Effect != ReadOnly && call.Attempt > 0 && !p.Retryable {
+	if unknown && call.Attempt > 0 && !p.Retryable {
 		s.noteUnknown(call, r)
+	}
+	return nil
+}
+
+// checkCompleted makes sure that what is said of a call can follow what is known of it.
+func (c *CallState) checkCompleted(p CallCompleted) error {
+	repeatable := c.Call.Effect == ReadOnly || c.Call.Effect == Idempotent
+	switch {
+	case c.Phase == PhaseDone:
+		return fmt.Errorf("has its result already")
+	case p.Attempt != c.Attempt:
+		return fmt.Errorf("has attempt %d, not %d", c.Attempt, p.Attempt)
+	case p.Final:
+		return nil
+	case c.Phase != PhaseDispatched && (c.Phase != PhaseRetrying || p.Retryable):
+		return fmt.Errorf("was not under way")
+	case p.Retryable && !repeatable:
+		return fmt.Errorf("is not repeatable")
+	case !p.Retryable && (p.Effect != EffectUnknown || c.Call.Effect == ReadOnly):
+		return fmt.Errorf("has neither a result nor an unknown effect")
 	}
 	return nil
 }

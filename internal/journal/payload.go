@@ -232,6 +232,8 @@ type Intent struct {
 	Tool            string `json:"tool"`
 	Arguments       string `json:"arguments"`
 	ArgumentsDigest string `json:"argumentsDigest"`
+	// PlanDigest recognises the call, as in Call.
+	PlanDigest string `json:"planDigest,omitempty"`
 	// Approval is the digest of the request that covered it.
 	Approval string `json:"approval,omitempty"`
 }

@@ -141,6 +141,9 @@ type CallState struct {
 	EndedAt   time.Time
 	// Last is the newest CallCompleted; with PhaseDone it is the result.
 	Last *CallCompleted
+	// Doubtful is true once some attempt may have taken effect without anybody
+	// knowing: a later attempt that was not sent says nothing of the earlier one.
+	Doubtful bool
 	// Settled is what became of an effect that was unknown, nil while nobody said.
 	Settled *EffectReconciled
 }

@@ -194,7 +194,7 @@ func (x explainer) refusedMember(err *santhosh.ValidationError) finding {
 	return f
 }
 
-// bound explains the keywords that compare with a number.
+// bound explains the keywords that compare numbers.
 func bound(k santhosh.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Minimum:
@@ -207,6 +207,13 @@ func bound(k santhosh.ErrorKind) string {
 		return "must be less than " + number(k.Want)
 	case *kind.MultipleOf:
 		return "must be a multiple of " + number(k.Want)
+	}
+	return size(k)
+}
+
+// size explains the keywords that count.
+func size(k santhosh.ErrorKind) string {
+	switch k := k.(type) {
 	case *kind.MinLength:
 		return fmt.Sprintf("must have at least %d characters, has %d", k.Want, k.Got)
 	case *kind.MaxLength:

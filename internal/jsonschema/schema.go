@@ -113,6 +113,7 @@ func cut(text string, max int) string {
 // connection.
 type denyAll struct{}
 
+// Load implements santhosh.URLLoader.
 func (denyAll) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not supported")
 }

@@ -85,6 +85,9 @@ func batch(f Facts, turn *journal.Turn) Step {
 	if step, failed := skipAfterFailure(turn); failed {
 		return step
 	}
+	if step, lapsed := giveUp(f, turn); lapsed {
+		return step
+	}
 	return send(f, turn)
 }
 
@@ -137,6 +140,30 @@ func skipAfterFailure(turn *journal.Turn) (Step, bool) {
 				Message: fmt.Sprintf("not sent, because the call of %s before it did not succeed; propose it again if it is still wanted", failed),
 			})
 		}
+	}
+	return commit(payloads...), len(payloads) > 0
+}
+
+// giveUp ends the calls whose next attempt would come after their key's lifetime: the
+// service may have forgotten the key, so that the call could take effect twice.
+func giveUp(f Facts, turn *journal.Turn) (Step, bool) {
+	var payloads []journal.Payload
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase != journal.PhaseRetrying || call.Call.Effect != journal.Idempotent {
+			continue
+		}
+		if keyLives(f.Now, call) && keyLives(nextAttempt(call), call) {
+			continue
+		}
+		last := *call.Last
+		last.Retryable, last.RetryAfterMillis, last.DurationMillis = false, 0, 0
+		last.Final = last.Effect != journal.EffectUnknown
+		if last.Final {
+			last.ResultDigest = resultDigest(f, call, last)
+			last.Repeats = repeatsOf(f.State, call.Call.PlanDigest, last.ResultDigest)
+		}
+		payloads = append(payloads, last)
 	}
 	return commit(payloads...), len(payloads) > 0
 }

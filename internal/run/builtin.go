@@ -37,7 +37,7 @@ func builtInTool(name, description, schema string) journal.Tool {
 func builtIn(f Facts, alias string) bool {
 	switch alias {
 	case ToolAsk, ToolRequestApproval, ToolCannotContinue:
-		return f.State.Run.HumanInput
+		return f.State.Run.HumanInput && findTool(f.State.Run.Tools, alias) != nil
 	default:
 		return false
 	}
@@ -45,7 +45,7 @@ func builtIn(f Facts, alias string) bool {
 
 // decideBuiltIn reads a reply whose only call is of a built-in tool.
 func decideBuiltIn(f Facts, decision *journal.DecisionMade, proposed model.Call) {
-	call := identify(f, proposed, 0)
+	call := identify(f, []model.Call{proposed}, 0)
 	call.Tool = proposed.Alias
 	decision.Calls = []journal.Call{call}
 	var input struct {
@@ -86,7 +86,11 @@ func intent(f Facts, name string, arguments json.RawMessage) journal.Intent {
 	if entry := findTool(f.State.Run.Tools, name); entry != nil {
 		name = entry.Name
 	}
-	return journal.Intent{Tool: bounded(name, 256), Arguments: string(arguments), ArgumentsDigest: strictjson.Digest(arguments)}
+	announced := journal.Intent{Tool: bounded(name, 256), Arguments: string(arguments), ArgumentsDigest: strictjson.Digest(arguments)}
+	if parsed, err := parseArguments(announced.Arguments); err == nil {
+		announced.PlanDigest = planDigest(announced.Tool, parsed)
+	}
+	return announced
 }
 
 // ArgumentBytes are the bytes that schema, policy, approval and executor all see.

@@ -1,11 +1,14 @@
 package run
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
@@ -21,6 +24,11 @@ import (
 const (
 	maxReplyBytes = 512 << 10
 	maxCalls      = 64
+	// maxDecisionBytes bounds what is journalled of a reply, escapes included, so that
+	// it always fits a segment.
+	maxDecisionBytes = 768 << 10
+	// maxUsage is the largest count of tokens that is believed.
+	maxUsage = 1_000_000_000
 )
 
 // Codes of an invalid decision beside those of package model.
@@ -43,18 +51,64 @@ type Asked struct {
 // RecordReply turns a model's reply, which is untrusted, into a decision. Only what
 // passes type, schema and policy here can ever be sent.
 func RecordReply(f Facts, asked Asked, reply model.Reply) Entry {
+	d := normalise(reply)
+	entry := recordDecision(f, asked, reply, d)
+	if len(mustJSON(entry.Payload))+len(entry.Part) > maxDecisionBytes {
+		entry = recordDecision(f, asked, reply, tooLarge)
+	}
+	return entry
+}
+
+var tooLarge = model.Decision{
+	Kind: model.KindInvalid, Code: CodeTooLarge,
+	Problem: fmt.Sprintf("Your reply was too large. Keep it under %d bytes and %d calls.", maxReplyBytes, maxCalls),
+}
+
+// normalise keeps of a reply's decision only what an adapter may give, so that the
+// turn machine does not depend on every adapter being right.
+func normalise(reply model.Reply) model.Decision {
+	d := reply.Decision
+	switch {
+	case size(reply) > maxReplyBytes || len(d.Calls) > maxCalls:
+		return tooLarge
+	case d.Kind == model.KindFinal && strings.TrimSpace(d.Text) == "":
+		return model.Decision{Kind: model.KindInvalid, Code: model.CodeEmpty, Problem: "Your reply was empty. Give an answer, or propose a tool call."}
+	case d.Kind == model.KindCalls && duplicateIDs(d.Calls):
+		return model.Decision{Kind: model.KindInvalid, Text: d.Text, Code: model.CodeDuplicateIDs, Problem: "Two calls of your reply had the same id, so nothing ran. Propose each call once."}
+	case d.Kind == model.KindCalls && len(d.Calls) == 0:
+		return model.Decision{Kind: model.KindInvalid, Text: d.Text, Code: model.CodeEmpty, Problem: "Your reply announced tool calls and held none. Propose them, or give the answer."}
+	}
+	switch d.Kind {
+	case model.KindFinal, model.KindCalls, model.KindRefused, model.KindOverflow:
+	default:
+		d.Kind, d.Code = model.KindInvalid, bounded(cmp.Or(d.Code, model.CodeMalformed), 64)
+		d.Problem = bounded(cmp.Or(d.Problem, "Your reply could not be understood. Give an answer, or propose tool calls."), 4096)
+	}
+	return d
+}
+
+func duplicateIDs(calls []model.Call) bool {
+	seen := map[string]bool{}
+	for _, call := range calls {
+		if call.ID != "" && seen[call.ID] {
+			return true
+		}
+		seen[call.ID] = true
+	}
+	return false
+}
+
+func recordDecision(f Facts, asked Asked, reply model.Reply, d model.Decision) Entry {
 	decision := journal.DecisionMade{
 		StopReason: bounded(reply.StopReason, 64), RequestID: bounded(reply.RequestID, 128),
 		Usage: charge(asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
 		DurationMillis: asked.Duration.Milliseconds(), Clipped: asked.Clipped,
 		RequestDigest: prompt.Digest(asked.Request), Projection: prompt.Version,
 	}
-	d := reply.Decision
-	if size(reply) > maxReplyBytes || len(d.Calls) > maxCalls {
-		d = model.Decision{Kind: model.KindInvalid, Code: CodeTooLarge,
-			Problem: fmt.Sprintf("Your reply was too large. Keep it under %d bytes and %d calls.", maxReplyBytes, maxCalls)}
-	}
 	part := reply.Raw
+	if !json.Valid(part) {
+		part = nil // it could not be echoed
+	}
 	switch d.Kind {
 	case model.KindFinal:
 		decision.Kind, decision.Text = journal.DecisionFinal, d.Text
@@ -81,17 +135,27 @@ func RecordReply(f Facts, asked Asked, reply model.Reply) Entry {
 func size(reply model.Reply) int {
 	n := len(reply.Raw) + len(reply.Decision.Text)
 	for _, call := range reply.Decision.Calls {
-		n += len(call.Alias) + len(call.Arguments)
+		n += len(call.ID) + len(call.Alias) + len(call.Arguments)
 	}
 	return n
 }
 
-// charge is the usage to book. What the provider did not report is estimated.
+// charge is the usage to book. What the provider did not report, or reported so that
+// nobody can believe it, is estimated.
 func charge(request model.Request, reply model.Reply) journal.Usage {
-	if u := reply.Usage; u.Reported {
+	if u := reply.Usage; u.Reported && believable(u) {
 		return journal.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens}
 	}
 	return journal.Usage{InputTokens: prompt.EstimateTokens(request), OutputTokens: int64(size(reply)+3) / 4, Estimated: true}
+}
+
+func believable(u model.Usage) bool {
+	for _, n := range []int64{u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.ReasoningTokens} {
+		if n < 0 || n > maxUsage {
+			return false
+		}
+	}
+	return u.CacheReadTokens <= u.InputTokens && u.ReasoningTokens <= u.OutputTokens
 }
 
 func decideCalls(f Facts, decision *journal.DecisionMade, calls []model.Call) {
@@ -103,9 +167,11 @@ func decideCalls(f Facts, decision *journal.DecisionMade, calls []model.Call) {
 	valid := 0
 	counts := map[string]int32{}
 	for i, proposed := range calls {
-		call := resolveCall(f, proposed, i, len(calls))
+		call := resolveCall(f, identify(f, calls, i), proposed, i, len(calls))
 		if call.Invalid == "" {
 			valid++
+		}
+		if call.Verdict != nil && call.Verdict.Action != journal.ActionDeny {
 			counts[call.Tool]++
 			limitCalls(f, &call, counts[call.Tool])
 		}
@@ -120,8 +186,7 @@ func decideCalls(f Facts, decision *journal.DecisionMade, calls []model.Call) {
 
 // resolveCall finds the tool, checks the arguments and asks policy. A call that fails
 // any of this carries the reason and gets it as its result.
-func resolveCall(f Facts, proposed model.Call, position, size int) journal.Call {
-	call := identify(f, proposed, position)
+func resolveCall(f Facts, call journal.Call, proposed model.Call, position, size int) journal.Call {
 	if builtIn(f, proposed.Alias) {
 		call.Invalid = fmt.Sprintf("%s must be the only call of a reply; propose it alone", proposed.Alias)
 		return call
@@ -137,16 +202,21 @@ func resolveCall(f Facts, proposed model.Call, position, size int) journal.Call 
 		call.Invalid = err.Error()
 		return call
 	}
-	call.PlanDigest = strictjson.Digest(append([]byte(call.Tool+"\n"), strictjson.Canonical(arguments)...))
+	call.PlanDigest = planDigest(call.Tool, arguments)
 	call.EffectKey = effectKey(f.State.UID, f.State.Turns+1, position)
 	if f.Policies == nil {
 		call.Invalid = "the rules for this tool are not ready"
 		return call
 	}
 	freeze(f, &call, arguments)
-	verdict := evaluate(f, call, position, size)
+	verdict := evaluate(f, call, f.State.Turns+1, position, size)
 	call.Verdict = &verdict
 	return call
+}
+
+// planDigest recognises a call, however its arguments are written.
+func planDigest(tool string, arguments any) string {
+	return strictjson.Digest(append([]byte(tool+"\n"), strictjson.Canonical(arguments)...))
 }
 
 // freeze copies the tool's properties into the call, so that a later change of the
@@ -199,16 +269,16 @@ func coverByIntents(intents []journal.Intent, calls []journal.Call) {
 
 var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// identify gives the call an id that is unique in the run, the provider's own where
-// that serves.
-func identify(f Facts, proposed model.Call, position int) journal.Call {
-	turn := f.State.Turns + 1
+// identify gives a call of a batch an id that is unique in the run, the provider's own
+// where that serves.
+func identify(f Facts, batch []model.Call, position int) journal.Call {
+	proposed := batch[position]
 	call := journal.Call{
 		ID: proposed.ID, ProviderID: proposed.ID, Alias: bounded(proposed.Alias, 256),
 		Arguments: proposed.Arguments, ArgumentsDigest: strictjson.Digest([]byte(proposed.Arguments)),
 	}
-	if !callID.MatchString(call.ID) || usedID(f.State, call.ID) {
-		call.ID = fmt.Sprintf("call-%d-%d", turn, position+1)
+	if !callID.MatchString(call.ID) || madeUp.MatchString(call.ID) || usedID(f.State, call.ID) {
+		call.ID = makeUpID(f.State, batch, position)
 	}
 	if call.ID == call.ProviderID {
 		call.ProviderID = ""
@@ -216,11 +286,20 @@ func identify(f Facts, proposed model.Call, position int) journal.Call {
 	return call
 }
 
-// usedID also reserves the form of the ids that identify makes up.
-func usedID(s *journal.State, id string) bool {
-	if madeUp.MatchString(id) {
-		return true
+// madeUp is the form of the ids that makeUpID makes up; providers' own are replaced.
+var madeUp = regexp.MustCompile(`^call-\d+-\d+x*$`)
+
+// makeUpID gives an id that no call of the run has, and that the provider knows no
+// other call of the batch by.
+func makeUpID(s *journal.State, batch []model.Call, position int) string {
+	id := fmt.Sprintf("call-%d-%d", s.Turns+1, position+1)
+	for slices.ContainsFunc(batch, func(call model.Call) bool { return call.ID == id }) {
+		id += "x"
 	}
+	return id
+}
+
+func usedID(s *journal.State, id string) bool {
 	for i := range s.Transcript {
 		for j := range s.Transcript[i].Calls {
 			if s.Transcript[i].Calls[j].Call.ID == id {
@@ -230,8 +309,6 @@ func usedID(s *journal.State, id string) bool {
 	}
 	return false
 }
-
-var madeUp = regexp.MustCompile(`^call-\d+-\d+$`)
 
 // effectKey is the idempotency key of a call: a function of the run and the call's
 // place in it, so that it is the same after any restart.

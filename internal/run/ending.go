@@ -2,6 +2,7 @@ package run
 
 import (
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // finish ends the run. Every call that is still open gets its one result first, so
@@ -85,5 +86,6 @@ func settledResult(call *journal.CallState) journal.CallCompleted {
 		result.Class = "ok"
 		result.Value = []byte(`"The call took effect, as was found out later; its own result was lost."`)
 	}
+	result.ResultDigest = strictjson.Digest([]byte("settled\n"+settled.Effect))
 	return result
 }

@@ -44,7 +44,7 @@ func judge(f Facts, turn *journal.Turn) map[string]journal.Verdict {
 		if turn.Calls[i].Phase != journal.PhasePrepared {
 			continue
 		}
-		live := evaluate(f, call, i, len(turn.Calls))
+		live := evaluate(f, call, turn.Number, i, len(turn.Calls))
 		verdicts[call.ID] = stricter(*call.Verdict, live)
 	}
 	return verdicts
@@ -61,12 +61,21 @@ func strictness(action string) int {
 	}
 }
 
-// stricter prefers the live verdict among equals, since its rule is the one in force.
+// stricter prefers the live verdict among equals, since its rule is the one in force. Of
+// two that ask, the rule in force asks and the stricter terms hold.
 func stricter(recorded, live journal.Verdict) journal.Verdict {
 	if strictness(recorded.Action) > strictness(live.Action) {
 		return recorded
 	}
-	live.ApprovedBy = recorded.ApprovedBy
+	if recorded.Action == journal.ActionDeny && recorded.End && !live.End {
+		return recorded
+	}
+	if recorded.Action == journal.ActionAsk && live.Action == journal.ActionAsk {
+		live.ApprovedBy = recorded.ApprovedBy
+		live.EndOnDeny = live.EndOnDeny || recorded.EndOnDeny
+		live.EndOnTimeout = live.EndOnTimeout || recorded.EndOnTimeout
+		live.TimeoutSeconds = min(live.TimeoutSeconds, recorded.TimeoutSeconds)
+	}
 	return live
 }
 
@@ -181,8 +190,8 @@ func (t terms) and(v journal.Verdict) terms {
 	return t
 }
 
-// evaluate asks policy about one call.
-func evaluate(f Facts, call journal.Call, position, size int) journal.Verdict {
+// evaluate asks policy about one call of a turn.
+func evaluate(f Facts, call journal.Call, turn int32, position, size int) journal.Verdict {
 	s := f.State
 	arguments, err := parseArguments(call.Arguments)
 	if err != nil {
@@ -193,7 +202,7 @@ func evaluate(f Facts, call journal.Call, position, size int) journal.Verdict {
 		Call: policy.Call{ID: call.ID, Position: position, BatchSize: size},
 		Run: policy.Run{
 			Namespace: s.Run.Namespace, Name: s.Run.Name, Labels: s.Run.Labels, CreatedBy: s.Run.CreatedBy,
-			Turn: int(s.Turns), Usage: v1alpha1.Usage{TotalTokens: s.Usage.Total(), InputTokens: s.Usage.InputTokens, OutputTokens: s.Usage.OutputTokens},
+			Turn: int(turn), Usage: v1alpha1.Usage{TotalTokens: s.Usage.Total(), InputTokens: s.Usage.InputTokens, OutputTokens: s.Usage.OutputTokens},
 		},
 	})
 	return recordVerdict(verdict)

@@ -133,7 +133,7 @@ func suspension(f Facts) (Step, bool) {
 	case f.Desired == Suspended && !s.Suspended:
 		return commit(journal.Suspended{}), true
 	case f.Desired == Suspended:
-		return rest("Suspended", "spec.state is Suspended", deadline(f)), true
+		return rest("Suspended", "spec.state is Suspended", expiry(f)), true
 	case s.Suspended:
 		return commit(journal.Resumed{}), true
 	default:
@@ -179,6 +179,19 @@ func await(f Facts) Step {
 // deadline is the wall-clock end of the run.
 func deadline(f Facts) time.Time {
 	return f.State.StartTime.Add(seconds(f.State.Run.Limits.DeadlineSeconds))
+}
+
+// expiry is when what people were asked lapses, which no suspension puts off, or the
+// end of the run if that comes first.
+func expiry(f Facts) time.Time {
+	until := deadline(f)
+	if a := f.State.Approval; a != nil {
+		until = earliest(until, a.ExpiresAt)
+	}
+	if q := f.State.Question; q != nil {
+		until = earliest(until, q.ExpiresAt)
+	}
+	return until
 }
 
 // workDeadline is when the run ends if it goes on working.

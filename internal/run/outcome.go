@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -18,20 +19,12 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 	if call == nil || call.Phase != journal.PhaseDispatched || call.Attempt != attempt {
 		return Entry{}, false
 	}
+	outcome = sound(outcome, call.Call.Effect)
 	event := journal.CallCompleted{
-		ID: id, Attempt: call.Attempt, Class: string(outcome.Class), Effect: string(outcome.Effect),
+		ID: id, Attempt: call.Attempt, Class: string(outcome.Class), Effect: effectOf(call, outcome),
 		RetryAfterMillis: outcome.RetryAfter.Milliseconds(), DurationMillis: duration.Milliseconds(),
 		Value: outcome.Value, Truncated: outcome.Truncated, Size: outcome.Size,
 		Message: bounded(outcome.Message, 2048), Receipt: bounded(outcome.Receipt, 256),
-	}
-	if event.Class == "ok" && len(event.Value) == 0 {
-		event.Value = json.RawMessage("null")
-	}
-	if call.Call.Effect == journal.ReadOnly {
-		event.Effect = ""
-		if outcome.Class == tool.ClassUnknown {
-			event.Class = string(tool.ClassTransport)
-		}
 	}
 	_, _, ends := ending(f)
 	event.Retryable = outcome.Class != tool.ClassOK && outcome.Retryable && !ends && mayRepeat(f.Now, call)
@@ -42,6 +35,54 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 		event.Repeats = repeatsOf(f.State, call.Call.PlanDigest, event.ResultDigest)
 	}
 	return Entry{Payload: event}, true
+}
+
+// sound repairs what no adapter should report, so that it can be journalled.
+func sound(outcome tool.Outcome, effect string) tool.Outcome {
+	switch outcome.Class {
+	case tool.ClassOK, tool.ClassValidation, tool.ClassTimeout, tool.ClassDenied, tool.ClassTransport, tool.ClassToolError,
+		tool.ClassRejected, tool.ClassThrottled, tool.ClassNotRun:
+	default:
+		outcome.Class = tool.ClassUnknown
+	}
+	if outcome.Class == tool.ClassUnknown && effect == journal.ReadOnly {
+		outcome.Class = tool.ClassTransport
+	}
+	switch {
+	case len(outcome.Value) == 0 && outcome.Class == tool.ClassOK:
+		outcome.Value = json.RawMessage("null")
+	case len(outcome.Value) == 0:
+		outcome.Value = nil
+	case len(outcome.Value) > maxValueBytes:
+		outcome.Truncated, outcome.Size = true, max(outcome.Size, int64(len(outcome.Value)))
+		outcome.Value = jsonString(bounded(string(outcome.Value), maxValueBytes/8))
+	case !json.Valid(outcome.Value):
+		outcome.Value = jsonString(string(outcome.Value))
+	}
+	return outcome
+}
+
+// maxValueBytes bounds a result whatever its adapter did: adapters keep to the tool's
+// maxResultBytes, which is smaller.
+const maxValueBytes = 256 << 10
+
+// effectOf is what an outcome says of the call's effect. What it leaves open is unknown,
+// and of an earlier attempt only the service itself can say that nothing happened.
+func effectOf(call *journal.CallState, outcome tool.Outcome) string {
+	switch {
+	case call.Call.Effect == journal.ReadOnly:
+		return ""
+	case outcome.Class == tool.ClassOK:
+		return journal.EffectCommitted
+	case outcome.Class == tool.ClassUnknown:
+		return journal.EffectUnknown
+	case outcome.Effect == tool.EffectCommitted:
+		return journal.EffectCommitted
+	case outcome.Effect == tool.EffectRejected && (!call.Doubtful || outcome.Class == tool.ClassRejected):
+		return journal.EffectRejected
+	default:
+		return journal.EffectUnknown
+	}
 }
 
 // mayRepeat says whether another attempt at the call is allowed.
@@ -128,7 +169,7 @@ func complete(f Facts, turn *journal.Turn) Step {
 	}
 	if len(plans) > 0 {
 		event.Plan, event.Results = digestOf(plans), digestOf(results)
-		event.Progress = progress(f.State.Run.Progress, turn)
+		event.Progress = progress(f.State, turn)
 	}
 	return commit(event)
 }
@@ -148,13 +189,13 @@ func unavailable(call *journal.CallState) bool {
 
 // progress is the digest of the goal measure after a turn. A measure that can't be
 // computed stands still, so that it can't hide a run that gets nowhere.
-func progress(p *journal.Progress, turn *journal.Turn) string {
-	if p == nil {
+func progress(s *journal.State, turn *journal.Turn) string {
+	if s.Run.Progress == nil {
 		return ""
 	}
-	value, err := measure(p.Expression, turn)
+	value, err := measure(s.Run.Progress.Expression, turn)
 	if err != nil {
-		return strictjson.Digest([]byte("error"))
+		return cmp.Or(s.Progress, strictjson.Digest([]byte("error")))
 	}
 	return strictjson.Digest(mustJSON(value))
 }

@@ -159,6 +159,11 @@ func askQuestion(f Facts, turn *journal.Turn) Step {
 
 // askIntent puts what the model intends before people.
 func askIntent(f Facts, turn *journal.Turn) Step {
+	for _, intent := range turn.Decision.Intents {
+		if f.State.Refused[intent.PlanDigest] {
+			return commit(refused(turn.Calls[0].Call, "a person has denied exactly this before; do not ask for it again"))
+		}
+	}
 	arguments := map[string]string{}
 	calls := make([]journal.PendingCall, 0, len(turn.Decision.Intents))
 	for i, intent := range turn.Decision.Intents {

@@ -112,7 +112,7 @@ func set(previous []metav1.Condition, f Facts, facts []fact) []metav1.Condition 
 		condition := metav1.Condition{
 			Type: fact.conditionType, Status: fact.status, Reason: string(fact.reason),
 			Message: cut(fact.message, maxMessage), ObservedGeneration: f.Generation,
-			LastTransitionTime: metav1.Time{Time: f.Now},
+			LastTransitionTime: stamp(f.Now),
 		}
 		if old := find(previous, fact.conditionType); old != nil {
 			if old.Type == v1alpha1.ConditionSucceeded && old.Status != metav1.ConditionUnknown {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -48,7 +49,12 @@ type Facts struct {
 // Derive returns the status that follows from the facts. Previous is the status as it
 // stands; only its transition times, and an ending it holds, are taken from it.
 func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
-	if f.CheckpointFailed != "" {
+	ended := find(previous.Conditions, v1alpha1.ConditionSucceeded)
+	switch final := ended != nil && ended.Status != metav1.ConditionUnknown; {
+	case final && (f.CheckpointFailed != "" || f.State.Finished == nil || ended.Reason == string(v1alpha1.ReasonCheckpointFailed)):
+		// An ending stays, whatever has become of the journal.
+		return *previous.DeepCopy()
+	case f.CheckpointFailed != "":
 		return deriveCheckpointFailed(f, previous)
 	}
 	s := f.State
@@ -62,7 +68,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 		Result:             result(s),
 	}
 	if s.Events > 0 {
-		status.StartTime = &metav1.Time{Time: s.StartTime}
+		status.StartTime = ptr.To(stamp(s.StartTime))
 		status.Journal = &v1alpha1.Journal{Events: s.Events, Segments: f.Segments, Bytes: s.Bytes, Head: s.Head}
 	}
 	if s.Owner != "" {
@@ -73,7 +79,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 			CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens, Estimated: u.Estimated}
 	}
 	if s.Finished != nil {
-		status.CompletionTime = &metav1.Time{Time: s.FinishedAt}
+		status.CompletionTime = ptr.To(stamp(s.FinishedAt))
 	}
 	status.Conditions = conditions(f, previous.Conditions)
 	return status
@@ -85,7 +91,7 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 	status.ObservedGeneration = f.Generation
 	status.Owner, status.Pending, status.Question = nil, nil, nil
 	if status.CompletionTime == nil {
-		status.CompletionTime = &metav1.Time{Time: f.Now}
+		status.CompletionTime = ptr.To(stamp(f.Now))
 	}
 	if status.StartTime == nil {
 		status.StartTime = status.CompletionTime
@@ -109,9 +115,10 @@ func unknownEffects(s *journal.State, checked map[string]time.Time) []v1alpha1.U
 		if len(effects) == maxUnknown {
 			break
 		}
-		effect := v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: metav1.Time{Time: unknown.Since}}
+		effect := v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: stamp(unknown.Since)}
 		if last, ok := checked[unknown.CallID]; ok {
-			effect.LastCheck = &metav1.Time{Time: last}
+			shown := stamp(last)
+			effect.LastCheck = &shown
 		}
 		effects = append(effects, effect)
 	}
@@ -124,7 +131,7 @@ func pending(s *journal.State) *v1alpha1.Pending {
 	}
 	shown := &v1alpha1.Pending{
 		Digest:    s.Approval.Digest,
-		ExpiresAt: metav1.Time{Time: s.Approval.ExpiresAt},
+		ExpiresAt: stamp(s.Approval.ExpiresAt),
 		Message:   strictjson.Preview([]byte(s.Approval.Message), maxPreview),
 	}
 	arguments := pendingArguments(s)
@@ -159,7 +166,7 @@ func question(s *journal.State) *v1alpha1.Question {
 	if s.Question == nil {
 		return nil
 	}
-	return &v1alpha1.Question{ID: s.Question.ID, Text: s.Question.Text, ExpiresAt: metav1.Time{Time: s.Question.ExpiresAt}}
+	return &v1alpha1.Question{ID: s.Question.ID, Text: s.Question.Text, ExpiresAt: stamp(s.Question.ExpiresAt)}
 }
 
 func result(s *journal.State) *v1alpha1.Result {
@@ -170,6 +177,10 @@ func result(s *journal.State) *v1alpha1.Result {
 	text := cut(whole, maxResultText)
 	return &v1alpha1.Result{Text: text, Truncated: len(text) < len(whole), Digest: strictjson.Digest([]byte(whole))}
 }
+
+// stamp is a time as the API server keeps it, so that a status which was stored equals
+// the one it was derived as.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 func waitingMessage(f Facts) string {
 	switch {

@@ -14,12 +14,12 @@ func (p *parser) str() (string, error) {
 	p.pos++
 	start := p.pos
 	for p.pos < len(p.data) {
-		switch c := p.data[p.pos]; {
-		case c == '"':
+		switch p.data[p.pos] {
+		case '"':
 			s := string(p.data[start:p.pos])
 			p.pos++
 			return s, nil
-		case c == '\\':
+		case '\\':
 			return p.escapedStr(start)
 		default:
 			if err := p.plainRune(); err != nil {
@@ -34,11 +34,11 @@ func (p *parser) str() (string, error) {
 func (p *parser) escapedStr(start int) (string, error) {
 	buf := append([]byte(nil), p.data[start:p.pos]...)
 	for p.pos < len(p.data) {
-		switch c := p.data[p.pos]; {
-		case c == '"':
+		switch p.data[p.pos] {
+		case '"':
 			p.pos++
 			return string(buf), nil
-		case c == '\\':
+		case '\\':
 			r, err := p.escape()
 			if err != nil {
 				return "", err

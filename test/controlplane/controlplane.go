@@ -51,6 +51,7 @@ type ControlPlane struct {
 	processes []*Process
 	watchdog  *watchdog
 	logs      []*os.File
+	lock      *os.File
 
 	stopOnce sync.Once
 	stopErr  error
@@ -68,14 +69,14 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		}
 	}
 	c := &ControlPlane{Access: &Access{binaries: options.BinaryDir}}
-	if err := c.makeDirs(options.Dir); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
 		}
 	}()
+	if err := c.makeDirs(options.Dir); err != nil {
+		return nil, err
+	}
 	if c.watchdog, err = startWatchdog(c.dir, c.temporary); err != nil {
 		return nil, err
 	}
@@ -124,6 +125,9 @@ func (c *ControlPlane) Stop() error {
 		if c.temporary && os.Getenv("PAWL_KEEP") == "" {
 			errs = append(errs, os.RemoveAll(c.dir))
 		}
+		if c.lock != nil {
+			errs = append(errs, c.lock.Close())
+		}
 		c.stopErr = errors.Join(errs...)
 	})
 	return c.stopErr
@@ -141,6 +145,12 @@ func (c *ControlPlane) makeDirs(dir string) error {
 		return fmt.Errorf("making the work folder: %w", err)
 	}
 	c.dir = dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the work folder: %w", err)
+	}
+	if c.lock, err = lockFolder(dir); err != nil {
+		return err
+	}
 	for _, sub := range []string{"etcd", "certs", "logs", "pids", "wrappers", "kubeconfigs", "home"} {
 		if err := clearDir(filepath.Join(dir, sub)); err != nil {
 			return err

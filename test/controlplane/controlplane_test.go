@@ -111,6 +111,13 @@ var _ = Describe("A control plane", Ordered, func() {
 		Eventually(pods).WithContext(ctx).WithTimeout(20 * time.Second).Should(Or(BeEmpty(), ContainSubstring("No resources")))
 	})
 
+	It("keeps its folder to itself", func(ctx SpecContext) {
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: plane.Dir()})
+		Expect(err).To(MatchError(ContainSubstring("in use")))
+		Expect(controlplane.Owner(plane.Dir())).To(Equal(os.Getpid()))
+		Expect(controlplane.Owner(GinkgoT().TempDir())).To(BeZero())
+	})
+
 	It("runs other programs beside it, and says how they ended", func() {
 		process, err := plane.StartProcess("example", exec.Command("sh", "-c", "echo said; exit 3"))
 		Expect(err).NotTo(HaveOccurred())

@@ -111,7 +111,7 @@ func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 	entry := &flight{asked: &run.Asked{Request: request, Clipped: step.Clipped}}
 	r.flights.start(s.uid, s.key, entry, timeout, func(ctx context.Context, landed *flight) {
 		reply, err := decider.Decide(ctx, request)
-		landed.reply, landed.failure = reply, asModelError(err)
+		landed.reply, landed.failure = reply, asTimeout(ctx, asModelError(err))
 	})
 	return false, nil
 }
@@ -126,6 +126,14 @@ func asModelError(err error) *model.Error {
 		return failure
 	}
 	return &model.Error{Class: model.ClassTransient, Sent: true, Detail: "the adapter returned an error without a class"}
+}
+
+// asTimeout tells a request that took too long, which failed, from one that was stopped.
+func asTimeout(ctx context.Context, failure *model.Error) *model.Error {
+	if failure != nil && failure.Class == model.ClassCanceled && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		failure.Class, failure.Detail = model.ClassTransient, "no complete answer came within the request's timeout"
+	}
+	return failure
 }
 
 // send commits what announces the calls, then puts them in the air. The commit is the

@@ -107,13 +107,17 @@ func (s *Server) request(ctx context.Context, call tool.Call) (*http.Request, er
 	if !toolName.MatchString(call.Tool) {
 		return nil, errors.New("the tool's name can't be part of a URL")
 	}
+	arguments := []byte(call.Arguments)
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
 	// A reader of no type that net/http knows: it must not become rewindable.
-	body := io.NopCloser(struct{ io.Reader }{bytes.NewReader(call.Arguments)})
+	body := io.NopCloser(struct{ io.Reader }{bytes.NewReader(arguments)})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base.JoinPath(call.Tool).String(), body)
 	if err != nil {
 		return nil, errors.New("the server's url can't be used")
 	}
-	req.ContentLength = int64(len(call.Arguments))
+	req.ContentLength = int64(len(arguments))
 	header := map[string]string{
 		"Content-Type": "application/json",
 		"Accept":       "application/json",

@@ -58,14 +58,14 @@ func TestRequest(t *testing.T) {
 			got.Header[name] = r.Header.Get(name)
 		}
 		w.Header().Set("Effect-Id", "re_123")
-		fmt.Fprint(w, ` { "refunded" : 9007199254740993, "note": "a \" b" } `)
+		_, _ = io.WriteString(w, ` { "refunded" : 9007199254740993, "note": "a \" b" } `)
 	}))
 	defer service.Close()
 	asked := 0
 	s := newServer(t, httptool.Options{URL: service.URL + "/base/", Headers: func() (http.Header, error) {
 		asked++
 		return http.Header{
-			"Authorization": {fmt.Sprintf("Bearer %d", asked)}, "Idempotency-Key": {"forged"}, "Content-Type": {"text/plain"},
+			"Authorization": {fmt.Sprintf("Bearer %d\n", asked)}, "Idempotency-Key": {"forged"}, "Content-Type": {"text/plain"},
 			"Pawl-Epoch": {"99"}, "Host": {"evil"}, "Content-Length": {"1"},
 		}, nil
 	}})
@@ -125,13 +125,13 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := 0
-			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				requests++
 				for name, value := range tc.header {
 					w.Header().Set(name, value)
 				}
 				w.WriteHeader(tc.status)
-				fmt.Fprint(w, tc.body)
+				_, _ = io.WriteString(w, tc.body)
 			}))
 			defer service.Close()
 			s := newServer(t, httptool.Options{URL: service.URL})
@@ -176,7 +176,7 @@ func TestNotSent(t *testing.T) {
 	defer stop()
 	gated := transport.WithGate(t.Context(), func() error { return errors.New("no longer the owner") })
 	noHeaders := func() (http.Header, error) { return nil, errors.New("secret s3cr3t not found") }
-	badHeader := func() (http.Header, error) { return http.Header{"Authorization": {"s3cr3t\n"}}, nil }
+	badHeader := func() (http.Header, error) { return http.Header{"Authorization": {"s3cr3t\nx"}}, nil }
 	for name, tc := range map[string]struct {
 		ctx  context.Context
 		o    httptool.Options
@@ -192,7 +192,7 @@ func TestNotSent(t *testing.T) {
 		"late":           {late, httptool.Options{URL: plain.URL}, aCall(), "timeout", "in time"},
 		"gate":           {gated, httptool.Options{URL: plain.URL}, aCall(), "not_run", "lapsed"},
 		"no headers":     {t.Context(), httptool.Options{URL: plain.URL, Headers: noHeaders}, aCall(), "transport", "headers"},
-		"invalid header": {t.Context(), httptool.Options{URL: plain.URL, Headers: badHeader}, aCall(), "transport", "not sent"},
+		"invalid header": {t.Context(), httptool.Options{URL: plain.URL, Headers: badHeader}, aCall(), "transport", "headers"},
 		"path traversal": {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = "../admin" }), "not_run", "name"},
 		"dots":           {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = ".." }), "not_run", "name"},
 		"query":          {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = "a?b=c" }), "not_run", "name"},
@@ -221,7 +221,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		arrived <- struct{}{}
 		if r.URL.Path == "/half" {
-			fmt.Fprint(w, `{"a":`)
+			_, _ = io.WriteString(w, `{"a":`)
 			_ = http.NewResponseController(w).Flush()
 		}
 		<-r.Context().Done()
@@ -250,7 +250,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 }
 
 func TestCABundle(t *testing.T) {
-	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `1`) }))
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) }))
 	defer secure.Close()
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	s := newServer(t, httptool.Options{URL: secure.URL, CABundle: bundle})

@@ -52,6 +52,3 @@ const (
 
 // modernVersion is the first revision without sessions.
 const modernVersion = "2026-07-28"
-
-// legacyVersion is the last revision with sessions.
-const legacyVersion = "2025-11-25"

@@ -105,7 +105,7 @@ func (s *Server) exchange(ctx context.Context, current *session, method string, 
 	resp, sending, err := s.client.Send(req, once)
 	a := answer{sending: sending, resp: resp, err: err}
 	if err == nil {
-		a.readReply(s, ctx, current, id)
+		s.readReply(ctx, &a, current, id)
 		_ = resp.Body.Close()
 	}
 	if ctx.Err() != nil && a.result == nil && a.failure == nil {
@@ -115,7 +115,7 @@ func (s *Server) exchange(ctx context.Context, current *session, method string, 
 }
 
 // readReply fills in the rest of an answer.
-func (a *answer) readReply(s *Server, ctx context.Context, current *session, id string) {
+func (s *Server) readReply(ctx context.Context, a *answer, current *session, id string) {
 	if a.status() < 200 || a.status() > 299 {
 		a.body, _ = io.ReadAll(io.LimitReader(a.resp.Body, maxErrorBytes)) // the status stands without it
 		if message, err := strictjson.Object(a.body, strictjson.Limits{MaxDepth: maxAnswerDepth}); err == nil {

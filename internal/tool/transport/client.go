@@ -134,7 +134,14 @@ func (c *Client) configure(header http.Header) error {
 		if _, ok := header[name]; ok || reserved(name) {
 			continue
 		}
-		header[name] = values
+		for _, value := range values {
+			// Secrets made from files often end in a line break.
+			value = strings.TrimRight(value, "\r\n")
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return fmt.Errorf("%w: the value of %s holds a control character", ErrHeaders, name)
+			}
+			header.Add(name, value)
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pawl-run/pawl/test/toolserver/tools"
@@ -101,12 +102,20 @@ func TestLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if len(entries) != 2 || !entries[0].Applied || entries[1].Applied || entries[0].Done == nil {
-		t.Errorf("entries %+v", entries)
+	for i := range entries {
+		if entries[i].Done == nil || entries[i].Time.IsZero() {
+			t.Errorf("entry without times: %+v", entries[i])
+		}
+		entries[i].Done, entries[i].Time = nil, time.Time{}
 	}
-	e := entries[1]
-	if e.Tool != "billing.refund" || e.Key != "k" || e.Run != "ns/run" || e.RunUID != "uid" || e.CallID != "c1" || e.Attempt != 2 || e.Epoch != 5 || string(e.Arguments) != `{"order_id":"o","amount":50}` {
-		t.Errorf("entry %+v", e)
+	want := tools.Entry{
+		Tool: "billing.refund", Key: "k", CallID: "c1", Attempt: 2, Epoch: 5, Run: "ns/run", RunUID: "uid",
+		Arguments: json.RawMessage(`{"order_id":"o","amount":50}`),
+	}
+	first := want
+	first.Applied = true
+	if diff := cmp.Diff([]tools.Entry{first, want}, entries); diff != "" {
+		t.Errorf("ledger (-want +got):\n%s", diff)
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, server.URL+"/ledger", nil)
 	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusNoContent {
