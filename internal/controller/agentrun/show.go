@@ -75,7 +75,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun,
 		if equality.Semantic.DeepEqual(next, target.Status) {
 			return nil
 		}
-		if known := target.Status.Journal; known != nil && next.Journal != nil && known.Events > next.Journal.Events {
+		if eventsIn(target.Status) > eventsIn(next) {
 			return nil
 		}
 		target.Status = next
@@ -98,6 +98,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun,
 	}
 	object.Status, object.ResourceVersion = target.Status, target.ResourceVersion
 	return nil
+}
+
+// eventsIn is how far a status has seen the journal come.
+func eventsIn(status v1alpha1.AgentRunStatus) int64 {
+	if status.Journal == nil {
+		return 0
+	}
+	return status.Journal.Events
 }
 
 // checkpointFailed ends a run whose journal can't be relied on. It is the one ending
