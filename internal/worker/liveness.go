@@ -34,12 +34,6 @@ type Observer struct {
 	lease    time.Duration
 	lastTick time.Time
 	seen     map[string]observation
-	// known are the identities that some look showed. Of any other one it is not known
-	// whether it is gone or younger than the newest look: asked says how many looks
-	// there had been when somebody first asked.
-	known map[string]bool
-	asked map[string]int
-	looks int
 }
 
 type observation struct {
@@ -51,7 +45,7 @@ type observation struct {
 
 // NewObserver returns an Observer for leases of a duration.
 func NewObserver(lease time.Duration) *Observer {
-	return &Observer{lease: lease, seen: map[string]observation{}, known: map[string]bool{}, asked: map[string]int{}}
+	return &Observer{lease: lease, seen: map[string]observation{}}
 }
 
 // Tick notes that this worker is awake, and whether it could renew its own lease
@@ -69,14 +63,10 @@ func (o *Observer) Tick(now time.Time, fresh bool) {
 	}
 }
 
-// Observe takes a live read of every Lease. What the read does not show is gone. It says
-// whether that answers what somebody asked about a worker that no look had shown.
-func (o *Observer) Observe(now time.Time, leases []Seen) (answered bool) {
+// Observe takes a live read of every Lease. What the read does not show is gone.
+func (o *Observer) Observe(now time.Time, leases []Seen) {
 	current := map[string]observation{}
-	o.looks++
 	for _, lease := range leases {
-		o.known[lease.Holder] = true
-		delete(o.asked, lease.Holder)
 		old, known := o.seen[lease.Name]
 		if !known || old.Seen != lease {
 			current[lease.Name] = observation{Seen: lease, since: now}
@@ -86,15 +76,7 @@ func (o *Observer) Observe(now time.Time, leases []Seen) (answered bool) {
 		current[lease.Name] = old
 	}
 	o.seen = current
-	for _, since := range o.asked {
-		answered = answered || o.looks == since+looksToMiss
-	}
-	return answered
 }
-
-// looksToMiss is how many looks must miss a worker that no look ever showed: the first
-// may have been under way when its Lease was written.
-const looksToMiss = 2
 
 // State is what is known of a worker.
 type State string
@@ -115,18 +97,6 @@ func (o *Observer) State(identity string) State {
 		if observed.Holder == identity && !observed.dead {
 			return Live
 		}
-	}
-	if o.known[identity] {
-		return Dead
-	}
-	// Perhaps its Lease was written since the newest look.
-	since, asked := o.asked[identity]
-	if !asked {
-		since = o.looks
-		o.asked[identity] = since
-	}
-	if o.looks < since+looksToMiss {
-		return Live
 	}
 	return Dead
 }

@@ -177,10 +177,10 @@ func (m *Membership) look(ctx context.Context) error {
 		seen = append(seen, Seen{Name: lease.Name, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Draining: lease.Labels[labelDraining] != "", UID: string(lease.UID), Version: lease.ResourceVersion})
 	}
 	m.mu.Lock()
-	answered := m.observer.Observe(m.options.Clock.Now(), seen)
+	m.observer.Observe(m.options.Clock.Now(), seen)
 	before := m.workers
 	m.workers, m.known = m.observer.Workers(), true
-	changed := answered || !slices.Equal(before, m.workers)
+	changed := !slices.Equal(before, m.workers)
 	m.mu.Unlock()
 	if changed && m.options.Changed != nil {
 		m.options.Changed()
