@@ -101,7 +101,7 @@ func (m *Membership) Beat(ctx context.Context) {
 	}
 	if !now.Before(m.glance) {
 		m.glance = now.Add(m.glanceInterval())
-		if err := m.look(ctx); err != nil {
+		if _, err := m.look(ctx, ""); err != nil {
 			log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
 		}
 	}
@@ -165,11 +165,23 @@ func (m *Membership) renew(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// look reads every worker's Lease live.
-func (m *Membership) look(ctx context.Context) error {
+// Confirm says whether a worker lives, from a look that begins now: whoever comes back
+// from the dead, or is new, may have claimed a run since the newest look. What can't be
+// looked at lives.
+func (m *Membership) Confirm(ctx context.Context, identity string) State {
+	state, err := m.look(ctx, identity)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
+		return Live
+	}
+	return state
+}
+
+// look reads every worker's Lease live, and says what that shows of one worker.
+func (m *Membership) look(ctx context.Context, identity string) (State, error) {
 	var leases coordinationv1.LeaseList
 	if err := m.options.Client.List(ctx, &leases, client.InNamespace(m.options.Namespace), client.HasLabels{LabelWorker}); err != nil {
-		return fmt.Errorf("listing worker leases: %w", err)
+		return Live, fmt.Errorf("listing worker leases: %w", err)
 	}
 	seen := make([]Seen, 0, len(leases.Items))
 	for i := range leases.Items {
@@ -181,11 +193,12 @@ func (m *Membership) look(ctx context.Context) error {
 	before := m.workers
 	m.workers, m.known = m.observer.Workers(), true
 	changed := !slices.Equal(before, m.workers)
+	state := m.observer.State(identity)
 	m.mu.Unlock()
 	if changed && m.options.Changed != nil {
 		m.options.Changed()
 	}
-	return nil
+	return state, nil
 }
 
 // release lets go of the Lease, and with it of every run. It runs after the context

@@ -1,6 +1,7 @@
 package agentrun
 
 import (
+	"context"
 	"hash/fnv"
 	"time"
 
@@ -28,6 +29,8 @@ type Membership interface {
 	Fresh(now time.Time) bool
 	// State says whether a worker lives.
 	State(identity string) worker.State
+	// Confirm says whether a worker lives, from a look at its lease that begins now.
+	Confirm(ctx context.Context, identity string) worker.State
 	// Workers lists those that live and take up runs.
 	Workers() []string
 	// Lease is how long a worker that stopped renewing is waited for.
@@ -90,10 +93,14 @@ func jitter(uid types.UID) time.Duration {
 }
 
 // foreign says whether the journal names another owner that lives. Only a cancellation
-// that was ignored overrides that.
-func (r *Reconciler) foreign(object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
+// that was ignored overrides that. The newest look may be older than the owner's claim,
+// so nothing is taken from anybody without another one.
+func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
 	owner := s.draft.State.Owner
-	if owner == "" || owner == r.worker || s.draft.State.Finished != nil || r.members.State(owner) == worker.Dead {
+	if owner == "" || owner == r.worker || s.draft.State.Finished != nil {
+		return false, 0
+	}
+	if r.members.State(owner) == worker.Dead && r.members.Confirm(ctx, owner) == worker.Dead {
 		return false, 0
 	}
 	if preempt, again := r.mayPreempt(object, r.clock.Now()); !preempt {

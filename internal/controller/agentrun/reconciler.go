@@ -137,10 +137,10 @@ func nothingLeft(object *v1alpha1.AgentRun) bool {
 // move does the five things that a reconcile is made of.
 func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
 	session, err := r.open(ctx, object)
-	if err != nil {
+	if err != nil || session == nil {
 		return ctrl.Result{}, err
 	}
-	if foreign, again := r.foreign(object, session); foreign {
+	if foreign, again := r.foreign(ctx, object, session); foreign {
 		err := r.testify(ctx, object, session)
 		r.memory.drop(object.UID)
 		return ctrl.Result{RequeueAfter: again}, err
