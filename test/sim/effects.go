@@ -85,10 +85,20 @@ func (c *checker) consequences(by string, h *runHistory, event journal.Event, pe
 		c.w.counts.Unknown++
 		if d == nil {
 			c.fail("unknown is what is unknown", "%s says that of %s, which was never sent", by, p.ID)
-		} else if said := d.outcomes[p.Attempt]; d.by == by && !p.Final && said != "" && said != journal.EffectUnknown {
-			c.fail("unknown is what is unknown", "%s says that of %s, but was told %s", by, p.ID, said)
+		} else if d.by == by && !p.Final && d.known(p.Attempt) {
+			c.fail("unknown is what is unknown", "%s says that of %s, but was told %v", by, p.ID, d.outcomes)
 		}
 	}
+}
+
+// known says whether the sender was told what became of every attempt so far.
+func (d *dispatchHistory) known(attempts int32) bool {
+	for n := int32(1); n <= attempts; n++ {
+		if said := d.outcomes[n]; said == "" || said == journal.EffectUnknown {
+			return false
+		}
+	}
+	return true
 }
 
 func wanted(run *v1alpha1.AgentRun) bool {
@@ -229,6 +239,9 @@ func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, since 
 // asked checks that the model decides on what is committed.
 func (c *checker) asked(p *process, script *scenarioRun, request model.Request) {
 	h := c.run(script.uid)
+	if h.destroyed >= 0 {
+		return
+	}
 	if !h.state.DecisionDue() && h.state.Finished == nil && h.owner == p.id || int(h.state.Turns)+1 < request.Decision {
 		c.fail("the model is told what is committed", "%s asks for decision %d of %s", p.id, request.Decision, h.name)
 	}
