@@ -166,6 +166,9 @@ func (c *checker) sent(p *process, call tool.Call, known *toolSpec) {
 	c.w.note(p.id, "sends %s of %s attempt %d (%s)", call.ID, call.RunName, call.Attempt, known.name)
 	h := c.run(types.UID(call.RunUID))
 	d := h.dispatches[call.ID]
+	if h.destroyed >= 0 || h.gone && known.class == v1alpha1.EffectReadOnly {
+		return
+	}
 	if d == nil || d.attempt < call.Attempt {
 		c.fail("dispatch is committed before it is sent", "%s of %s attempt %d", call.ID, call.RunName, call.Attempt)
 		return

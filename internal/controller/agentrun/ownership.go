@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/worker"
 )
 
@@ -100,7 +101,7 @@ func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *
 	if owner == "" || owner == r.worker || s.draft.State.Finished != nil {
 		return false, 0
 	}
-	if r.members.State(owner) == worker.Dead && r.members.Confirm(ctx, owner) == worker.Dead {
+	if r.members.State(owner) == worker.Dead && (canary.Is(canary.LastLook) || r.members.Confirm(ctx, owner) == worker.Dead) {
 		return false, 0
 	}
 	if preempt, again := r.mayPreempt(object, r.clock.Now()); !preempt {

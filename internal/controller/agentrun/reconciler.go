@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
@@ -169,7 +170,7 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 	state := s.draft.State
 	turn := state.OpenTurn()
 	granted := turn != nil && turn.Granted != nil && !turn.Dispatched
-	if state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted && !effectsAhead(turn) {
+	if canary.Is(canary.StaleApproval) || state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted && !effectsAhead(turn) {
 		return object, nil
 	}
 	fresh := &v1alpha1.AgentRun{}

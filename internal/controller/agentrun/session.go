@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/prompt"
@@ -53,6 +54,9 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 	if mark.UID != object.UID {
 		return nil, nil
 	}
+	if canary.Is(canary.StaleMark) {
+		mark = object
+	}
 	log, records, err := r.store.Load(ctx, object)
 	if err != nil {
 		return nil, err
@@ -62,7 +66,7 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 		place := store.SegmentName(string(object.UID), log.Segments())
 		return nil, &store.CorruptError{Place: place, Problem: err.Error()}
 	}
-	if known := mark.Status.Journal; known != nil && state.Events < known.Events {
+	if known := mark.Status.Journal; known != nil && state.Events < known.Events && !canary.Is(canary.EmptyFold) {
 		return nil, &store.CorruptError{
 			Place:   store.SegmentName(string(object.UID), log.Segments()+1),
 			Problem: fmt.Sprintf("the journal ends at event %d, but %d were recorded in status", state.Events, known.Events),

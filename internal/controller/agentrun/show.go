@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/status"
 )
@@ -75,7 +76,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun,
 		if equality.Semantic.DeepEqual(next, target.Status) {
 			return nil
 		}
-		if eventsIn(target.Status) > eventsIn(next) {
+		if eventsIn(target.Status) > eventsIn(next) && !canary.Is(canary.LateStatus) {
 			return nil
 		}
 		target.Status = next
