@@ -82,6 +82,7 @@ type runHistory struct {
 	endsSince time.Duration
 	// destroyed is when somebody else deleted the journal, negative before.
 	destroyed time.Duration
+	reborn    bool
 	gone      bool
 }
 
@@ -200,7 +201,12 @@ func (c *checker) segment(by string, object *corev1.ConfigMap) {
 		return
 	}
 	if h.destroyed >= 0 {
-		if c.began > h.destroyed && object.Name == segmentName(h.uid, 1) {
+		if object.Name != segmentName(h.uid, 1) {
+			return
+		}
+		// Who read the journal before it began may begin it once more.
+		h.reborn = h.reborn || c.began <= h.destroyed
+		if !h.reborn {
 			c.fail("an empty fold is no start", "%s begins the journal of %s anew", by, h.name)
 		}
 		return

@@ -90,7 +90,7 @@ type rates struct {
 	crash, refuse, unsure, slow                float64
 	stale, lostEvent, lateEvent, twice         float64
 	toolLost, toolReject, toolBroken, toolSlow float64
-	modelFails                                 float64
+	modelFails, destroyed                      float64
 }
 
 // faults decides what goes wrong.
@@ -112,7 +112,7 @@ func newFaults(w *world, calm bool) *faults {
 	f.rates = rates{
 		crash: 0.002 * level, refuse: 0.02 * level, unsure: 0.02 * level, slow: 0.02 * level,
 		stale: 0.5, lostEvent: 0.05 * level, lateEvent: 0.2 * level, twice: 0.05 * level,
-		toolLost: 0.12 * level, toolReject: 0.06, toolBroken: 0.08 * level, toolSlow: 0.2 * level, modelFails: 0.05 * level,
+		toolLost: 0.12 * level, toolReject: 0.06, toolBroken: 0.08 * level, toolSlow: 0.2 * level, modelFails: 0.05 * level, destroyed: 0.05,
 	}
 	return f
 }

@@ -82,7 +82,9 @@ func (w *world) meddle(script *scenarioRun, run *v1alpha1.AgentRun) {
 			w.desire(run, v1alpha1.StateActive)
 		}
 	case 9:
-		w.destroy(run)
+		if w.chance(0.5) {
+			w.destroy(run)
+		}
 	case 10:
 		w.annotate(run, v1alpha1.AnnotationApprove, "sha256:0000", v1alpha1.AnnotationApproveBy, "mallory")
 	default:
@@ -162,7 +164,7 @@ func (w *world) delete(script *scenarioRun, run *v1alpha1.AgentRun) {
 // does so only where status has a low-water mark, since nothing could show it before.
 func (w *world) destroy(run *v1alpha1.AgentRun) {
 	h := w.check.run(run.UID)
-	if run.Status.Journal == nil || run.Status.CompletionTime != nil || !w.chance(0.5) || h.destroyed >= 0 {
+	if run.Status.Journal == nil || run.Status.CompletionTime != nil || h.destroyed >= 0 || w.quiet() {
 		return
 	}
 	w.note("vandal", "destroys the journal of %s", run.Name)
@@ -180,7 +182,10 @@ func (w *world) destroy(run *v1alpha1.AgentRun) {
 // help does whatever a run needs to come to its end.
 func (w *world) help(run *v1alpha1.AgentRun) {
 	if run.Spec.State == v1alpha1.StateSuspended {
-		w.desire(run, v1alpha1.StateActive)
+		// Some take their time, longer than an idempotency key lives.
+		if w.chance(0.02) {
+			w.desire(run, v1alpha1.StateActive)
+		}
 		return
 	}
 	if run.Status.Pending != nil {

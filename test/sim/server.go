@@ -262,6 +262,14 @@ func (s *server) updateStatus(by string, run *v1alpha1.AgentRun) error {
 		s.w.check.refusedStatus(by, now, next, err)
 		return err
 	}
+	if now.Status.Journal == nil && next.Status.Journal != nil && s.w.chance(s.w.faults.rates.destroyed) {
+		// Before every cache knows how long the journal is.
+		s.w.after(s.w.between(0, 300*time.Millisecond), nil, func() {
+			if found, err := s.get(at); err == nil && found.GetUID() == now.UID {
+				s.w.destroy(found.(*v1alpha1.AgentRun))
+			}
+		})
+	}
 	return s.replace(by, at, now, next, run)
 }
 
