@@ -51,8 +51,10 @@ func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Du
 	}
 	owner := object.Status.Owner
 	if owner != nil && owner.Worker != r.worker && r.members.State(owner.Worker) == worker.Live {
+		r.memory.of(object.UID).claimable = time.Time{}
 		return r.mayPreempt(object, now)
 	}
+	r.memory.of(object.UID).ending = time.Time{}
 	if r.draining.Load() {
 		return false, 0
 	}
@@ -63,10 +65,10 @@ func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Du
 // longer than any owner that works needs: it hangs.
 func (r *Reconciler) mayPreempt(object *v1alpha1.AgentRun, now time.Time) (bool, time.Duration) {
 	if !ends(object) {
-		r.memory.of(object.UID).claimable = time.Time{}
+		r.memory.of(object.UID).ending = time.Time{}
 		return false, lookInterval + jitter(object.UID)
 	}
-	left := since(&r.memory.of(object.UID).claimable, now).Add(r.members.Lease() + preemptMargin).Sub(now)
+	left := since(&r.memory.of(object.UID).ending, now).Add(r.members.Lease() + preemptMargin).Sub(now)
 	return left <= 0, left
 }
 

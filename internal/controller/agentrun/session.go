@@ -44,7 +44,8 @@ type session struct {
 // for a run that is gone. How far the journal must go is read first, and live: a cache
 // that lags behind would let a lost journal pass for one that never began.
 func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*session, error) {
-	if s := r.memory.session(object.UID); s != nil {
+	// A journal that had not begun is read again: somebody else may have begun it.
+	if s := r.memory.session(object.UID); s != nil && s.draft.State.Events > 0 {
 		return s, nil
 	}
 	mark := &v1alpha1.AgentRun{}
