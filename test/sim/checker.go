@@ -84,6 +84,8 @@ type runHistory struct {
 	destroyed time.Duration
 	reborn    bool
 	gone      bool
+	// strays are segments whose create arrived when the run was gone already.
+	strays map[string]bool
 }
 
 type segmentHistory struct {
@@ -113,7 +115,7 @@ func (c *checker) run(uid types.UID) *runHistory {
 	h := c.runs[uid]
 	if h == nil {
 		h = &runHistory{uid: uid, state: journal.NewState(string(uid)), endsSince: -1, destroyed: -1,
-			dispatches: map[string]*dispatchHistory{}, grants: map[string]string{}}
+			dispatches: map[string]*dispatchHistory{}, grants: map[string]string{}, strays: map[string]bool{}}
 		c.runs[uid] = h
 	}
 	return h
@@ -198,6 +200,7 @@ func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
 	h.name = object.Labels[v1alpha1.LabelRun]
 	if h.gone {
+		h.strays[object.Name] = true
 		return
 	}
 	if h.destroyed >= 0 {

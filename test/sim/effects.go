@@ -127,6 +127,10 @@ func (c *checker) dispatched(by string, h *runHistory, call journal.Dispatch) {
 		d = &dispatchHistory{first: c.w.elapsed, outcomes: map[int32]string{}}
 		h.dispatches[call.ID] = d
 	}
+	if d.by != by {
+		// What was told to somebody else is not known to this one.
+		d.outcomes = map[int32]string{}
+	}
 	d.attempt, d.by, d.at, d.acked = call.Attempt, by, c.w.elapsed, false
 	frozen := h.call(call.ID)
 	if v := frozen.Call.Verdict; v == nil || v.Action == journal.ActionAsk && v.ApprovedBy == "" && h.grants[call.ID] != frozen.Call.ArgumentsDigest {

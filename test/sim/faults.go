@@ -106,6 +106,8 @@ type faults struct {
 func newFaults(w *world, calm bool) *faults {
 	f := &faults{w: w, passed: map[Site]int{}}
 	if calm {
+		// Enough for every site to be passed.
+		f.rates = rates{toolLost: 0.15}
 		return f
 	}
 	level := w.rng.Float64() * 1.2
@@ -118,7 +120,7 @@ func newFaults(w *world, calm bool) *faults {
 }
 
 // calm ends all faults.
-func (f *faults) calm() { f.rates, f.force = rates{}, nil }
+func (f *faults) calm() { f.rates = rates{} }
 
 // at draws the fault of one passage.
 func (f *faults) at(p *process, site Site, known []Fault) Fault {

@@ -79,6 +79,10 @@ func (w *world) createRun(name string, generation int) {
 			Prompt: "do it", Limits: v1alpha1.Limits{MaxConsecutiveFailures: 100},
 		},
 	}
+	if w.chance(0.2) {
+		ttl := int32(w.rng.IntN(20))
+		run.Spec.TTLSecondsAfterFinished = &ttl
+	}
 	w.runs = append(w.runs, script)
 	if err := w.server.create("person", decider); err != nil {
 		panic(err)

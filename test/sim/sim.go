@@ -70,7 +70,9 @@ func Run(o Options) Result {
 		w.after(w.between(0, 3*time.Second), nil, r.start)
 	}
 	w.after(time.Second, nil, w.person)
-	if !o.Calm {
+	if o.Calm {
+		w.after(w.between(5*time.Second, 30*time.Second), nil, w.handOver)
+	} else {
 		w.after(w.between(time.Second, 10*time.Second), nil, w.trouble)
 	}
 	w.after(faultsFor, nil, w.calm)
@@ -136,7 +138,8 @@ func (w *world) ended(run *v1alpha1.AgentRun) bool {
 
 // orphaned says whether a segment should be gone.
 func (w *world) orphaned(segment client.Object) bool {
-	return segment.GetDeletionTimestamp() != nil || w.check.run(types.UID(segment.GetLabels()[v1alpha1.LabelRunUID])).gone
+	h := w.check.run(types.UID(segment.GetLabels()[v1alpha1.LabelRunUID]))
+	return (segment.GetDeletionTimestamp() != nil || h.gone) && !h.strays[segment.GetName()]
 }
 
 func sortedRuns(objects map[address]client.Object) []*v1alpha1.AgentRun {
@@ -145,6 +148,13 @@ func sortedRuns(objects map[address]client.Object) []*v1alpha1.AgentRun {
 		out = append(out, object.(*v1alpha1.AgentRun))
 	}
 	return out
+}
+
+// handOver asks one replica to leave.
+func (w *world) handOver() {
+	if p := w.replicas[w.rng.IntN(len(w.replicas))].now; p != nil {
+		p.leave()
+	}
 }
 
 // trouble breaks something larger than one call, again and again.

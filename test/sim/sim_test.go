@@ -14,10 +14,13 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", number("SIM_SEEDS", 500), "how many seeds to simulate")
-	first    = flag.Uint64("first", uint64(number("SIM_FIRST", 1)), "the first of them")
-	workers  = flag.Int("workers", 2, "how many simulations run at once")
-	showSeed = flag.Uint64("show", uint64(number("SIM_SHOW", 0)), "print the whole history of this seed and do nothing else")
+	seeds     = flag.Int("seeds", number("SIM_SEEDS", 500), "how many seeds to simulate")
+	first     = flag.Uint64("first", uint64(number("SIM_FIRST", 1)), "the first of them")
+	workers   = flag.Int("workers", 2, "how many simulations run at once")
+	showSite  = flag.String("site", "", "with -show: force a fault at this site of the crash matrix, all else being calm")
+	showFault = flag.String("fault", "", "with -site: the fault")
+	showNth   = flag.Int("nth", 1, "with -site: the passage")
+	showSeed  = flag.Uint64("show", uint64(number("SIM_SHOW", 0)), "print the whole history of this seed and do nothing else")
 )
 
 func number(variable string, otherwise int) int {
@@ -37,7 +40,11 @@ func TestMain(m *testing.M) {
 // TestSeeds is the simulation: no schedule may violate any property.
 func TestSeeds(t *testing.T) {
 	if *showSeed > 0 {
-		result := Run(Options{Seed: *showSeed, Echo: func(line string) { fmt.Println(line) }})
+		o := Options{Seed: *showSeed, Echo: func(line string) { fmt.Println(line) }}
+		if *showSite != "" {
+			o.Calm, o.Force = true, &Force{Site: Site(*showSite), Fault: Fault(*showFault), Nth: *showNth}
+		}
+		result := Run(o)
 		for _, violation := range result.Violations {
 			t.Errorf("seed %d: %s", result.Seed, violation)
 		}
