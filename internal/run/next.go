@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/prompt"
 )
@@ -113,6 +114,10 @@ func lost(f Facts, call *journal.CallState) journal.CallCompleted {
 		completed.Retryable, completed.Effect = true, ""
 	case journal.Idempotent:
 		completed.Retryable = keyLives(f.Now, call)
+	case journal.NonIdempotent:
+		if canary.Is(canary.AssumedFailed) {
+			completed.Effect, completed.Final = journal.EffectRejected, true
+		}
 	}
 	return completed
 }
@@ -121,7 +126,7 @@ func lost(f Facts, call *journal.CallState) journal.CallCompleted {
 const keyMargin = 5 * time.Minute
 
 func keyLives(now time.Time, call *journal.CallState) bool {
-	return now.Before(call.FirstSent.Add(seconds(call.Call.KeyLifetimeSeconds) - keyMargin))
+	return canary.Is(canary.KeyOutlived) || now.Before(call.FirstSent.Add(seconds(call.Call.KeyLifetimeSeconds)-keyMargin))
 }
 
 // suspension stops a run between steps, never within one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/strictjson"
@@ -78,7 +79,7 @@ func effectOf(call *journal.CallState, outcome tool.Outcome) string {
 		return journal.EffectUnknown
 	case outcome.Effect == tool.EffectCommitted:
 		return journal.EffectCommitted
-	case outcome.Effect == tool.EffectRejected && (!call.Doubtful || outcome.Class == tool.ClassRejected):
+	case outcome.Effect == tool.EffectRejected && (!call.Doubtful || canary.Is(canary.DoubtForgotten) || outcome.Class == tool.ClassRejected):
 		return journal.EffectRejected
 	default:
 		return journal.EffectUnknown

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/pawl-run/pawl/internal/canary"
 )
 
 // maxGap is the longest pause between two ticks that still counts as having watched.
@@ -52,7 +54,7 @@ func NewObserver(lease time.Duration) *Observer {
 // lately. After a gap, or without a lease of one's own, watching starts again: a
 // replica that slept, or an API server that was away, must not make the others look dead.
 func (o *Observer) Tick(now time.Time, fresh bool) {
-	watched := fresh && !o.lastTick.IsZero() && now.Sub(o.lastTick) <= maxGap
+	watched := canary.Is(canary.PauseBlind) || fresh && !o.lastTick.IsZero() && now.Sub(o.lastTick) <= maxGap
 	o.lastTick = now
 	if watched {
 		return
@@ -94,7 +96,7 @@ const (
 // live read.
 func (o *Observer) State(identity string) State {
 	for _, observed := range o.seen {
-		if observed.Holder == identity && !observed.dead {
+		if observed.Holder == identity && !observed.dead && !canary.Is(canary.LeaseIgnored) {
 			return Live
 		}
 	}

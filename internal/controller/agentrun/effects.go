@@ -107,10 +107,8 @@ func (r *Reconciler) settle(ctx context.Context, object *v1alpha1.AgentRun, s *s
 // letGoOfDeleted removes the finalizers, the segments' first: once the run's is gone,
 // nobody looks after them.
 func (r *Reconciler) letGoOfDeleted(ctx context.Context, object *v1alpha1.AgentRun, s *session) (ctrl.Result, error) {
-	if s != nil {
-		if err := r.store.Release(ctx, s.log); err != nil {
-			return ctrl.Result{}, err
-		}
+	if err := r.release(ctx, object, s); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.setFinalizer(ctx, object, false); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -120,6 +118,18 @@ func (r *Reconciler) letGoOfDeleted(ctx context.Context, object *v1alpha1.AgentR
 		return ctrl.Result{}, nil
 	}
 	return r.expire(ctx, object)
+}
+
+// release takes the finalizers off the segments, by name where the journal can't be read.
+func (r *Reconciler) release(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	if s != nil {
+		return r.store.Release(ctx, s.log)
+	}
+	known := int32(0)
+	if j := object.Status.Journal; j != nil {
+		known = j.Segments
+	}
+	return r.store.ReleaseAll(ctx, object, known)
 }
 
 // unrecordable says whether a deleted run's journal can no longer be written: it is

@@ -11,9 +11,11 @@ import (
 // truth; whatever is lost is found again or only asked once more. The work queue never
 // reconciles a run twice at the same time, so only the map of notes needs a lock.
 type notes struct {
-	// claimable is since when the run could be taken up: it has no owner, or one that
-	// ignores a cancellation.
+	// claimable is since when the run could be taken up, since it has no owner that lives.
 	claimable time.Time
+	// ending is since when a living owner was seen not to have ended a run that people
+	// want to end.
+	ending time.Time
 	// refused is since when the API server refuses the run's journal.
 	refused time.Time
 	// checked says when unknown effects were last looked up, by call.

@@ -1,12 +1,14 @@
 package agentrun
 
 import (
+	"context"
 	"hash/fnv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/worker"
 )
 
@@ -28,6 +30,8 @@ type Membership interface {
 	Fresh(now time.Time) bool
 	// State says whether a worker lives.
 	State(identity string) worker.State
+	// Confirm says whether a worker lives, from a look at its lease that begins now.
+	Confirm(ctx context.Context, identity string) worker.State
 	// Workers lists those that live and take up runs.
 	Workers() []string
 	// Lease is how long a worker that stopped renewing is waited for.
@@ -47,8 +51,10 @@ func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Du
 	}
 	owner := object.Status.Owner
 	if owner != nil && owner.Worker != r.worker && r.members.State(owner.Worker) == worker.Live {
+		r.memory.of(object.UID).claimable = time.Time{}
 		return r.mayPreempt(object, now)
 	}
+	r.memory.of(object.UID).ending = time.Time{}
 	if r.draining.Load() {
 		return false, 0
 	}
@@ -59,10 +65,10 @@ func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Du
 // longer than any owner that works needs: it hangs.
 func (r *Reconciler) mayPreempt(object *v1alpha1.AgentRun, now time.Time) (bool, time.Duration) {
 	if !ends(object) {
-		r.memory.of(object.UID).claimable = time.Time{}
+		r.memory.of(object.UID).ending = time.Time{}
 		return false, lookInterval + jitter(object.UID)
 	}
-	left := since(&r.memory.of(object.UID).claimable, now).Add(r.members.Lease() + preemptMargin).Sub(now)
+	left := since(&r.memory.of(object.UID).ending, now).Add(r.members.Lease() + preemptMargin).Sub(now)
 	return left <= 0, left
 }
 
@@ -90,10 +96,14 @@ func jitter(uid types.UID) time.Duration {
 }
 
 // foreign says whether the journal names another owner that lives. Only a cancellation
-// that was ignored overrides that.
-func (r *Reconciler) foreign(object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
+// that was ignored overrides that. The newest look may be older than the owner's claim,
+// so nothing is taken from anybody without another one.
+func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
 	owner := s.draft.State.Owner
-	if owner == "" || owner == r.worker || s.draft.State.Finished != nil || r.members.State(owner) == worker.Dead {
+	if owner == "" || owner == r.worker || s.draft.State.Finished != nil {
+		return false, 0
+	}
+	if r.members.State(owner) == worker.Dead && (canary.Is(canary.LastLook) || r.members.Confirm(ctx, owner) == worker.Dead) {
 		return false, 0
 	}
 	if preempt, again := r.mayPreempt(object, r.clock.Now()); !preempt {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
@@ -155,10 +156,10 @@ func (r *Reconciler) leave(ctx context.Context, object *v1alpha1.AgentRun) (ctrl
 // move does the five things that a reconcile is made of.
 func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
 	session, err := r.open(ctx, object)
-	if err != nil {
+	if err != nil || session == nil {
 		return ctrl.Result{}, err
 	}
-	if foreign, again := r.foreign(object, session); foreign {
+	if foreign, again := r.foreign(ctx, object, session); foreign {
 		err := r.testify(ctx, object, session)
 		r.memory.drop(object.UID)
 		return ctrl.Result{RequeueAfter: again}, err
@@ -187,7 +188,7 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 	state := s.draft.State
 	turn := state.OpenTurn()
 	granted := turn != nil && turn.Granted != nil && !turn.Dispatched
-	if state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted && !effectsAhead(turn) {
+	if canary.Is(canary.StaleApproval) || state.Approval == nil && state.Question == nil && len(state.Unknown) == 0 && !granted && !effectsAhead(turn) {
 		return object, nil
 	}
 	fresh := &v1alpha1.AgentRun{}

@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		))).
 		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
 		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
-		WatchesRawSource(source.Func(r.wakeups.listen)).
+		WatchesRawSource(source.Func(r.Listen)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -104,6 +104,11 @@ func (r *Reconciler) runsOf(index string) handler.MapFunc {
 type wakeups struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Listen makes the queue the one that gets what has landed.
+func (r *Reconciler) Listen(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return r.wakeups.listen(ctx, queue)
 }
 
 func (w *wakeups) listen(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

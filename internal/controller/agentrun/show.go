@@ -9,11 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/status"
 )
@@ -71,14 +73,17 @@ func derivedFrom(facts status.Facts) derive {
 	return func(previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus { return status.Derive(facts, previous) }
 }
 
+// atOnce repeats a write that met a conflict without a pause: a live read comes between.
+var atOnce = wait.Backoff{Steps: 4}
+
 func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun, derive derive) error {
 	target := object.DeepCopy()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.RetryOnConflict(atOnce, func() error {
 		next := derive(target.Status)
 		if equality.Semantic.DeepEqual(next, target.Status) {
 			return nil
 		}
-		if known := target.Status.Journal; known != nil && next.Journal != nil && known.Events > next.Journal.Events {
+		if eventsIn(target.Status) > eventsIn(next) && !canary.Is(canary.LateStatus) {
 			return nil
 		}
 		target.Status = next
@@ -101,6 +106,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *v1alpha1.AgentRun,
 	}
 	object.Status, object.ResourceVersion = target.Status, target.ResourceVersion
 	return nil
+}
+
+// eventsIn is how far a status has seen the journal come.
+func eventsIn(status v1alpha1.AgentRunStatus) int64 {
+	if status.Journal == nil {
+		return 0
+	}
+	return status.Journal.Events
 }
 
 // checkpointFailed ends a run whose journal can't be relied on. It is the one ending

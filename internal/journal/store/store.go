@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 )
 
@@ -131,16 +132,34 @@ func (s *Store) Append(ctx context.Context, log *Log, records []journal.Record, 
 // Release takes the finalizer off every segment, whatever is still unknown.
 func (s *Store) Release(ctx context.Context, log *Log) error {
 	if open := log.open(); open != nil && controllerutil.ContainsFinalizer(open, v1alpha1.FinalizerEffects) {
-		if err := s.unhold(ctx, log.run, log.segments); err != nil {
+		if _, err := s.unhold(ctx, log.run, log.segments); err != nil {
 			return err
 		}
 	}
 	return s.releaseSealed(ctx, log)
 }
 
+// missesToEnd is how many segments in a row may be missing before ReleaseAll stops.
+const missesToEnd = 8
+
+// ReleaseAll takes the finalizer off the segments of a journal that can't be read, by
+// name: at least as many as are known, and those that follow closely.
+func (s *Store) ReleaseAll(ctx context.Context, run *v1alpha1.AgentRun, known int32) error {
+	for n, misses := int32(1), 0; n <= known || misses < missesToEnd; n++ {
+		there, err := s.unhold(ctx, run, n)
+		if err != nil {
+			return err
+		}
+		if misses++; there {
+			misses = 0
+		}
+	}
+	return nil
+}
+
 func (s *Store) releaseSealed(ctx context.Context, log *Log) error {
 	for _, n := range log.held {
-		if err := s.unhold(ctx, log.run, n); err != nil {
+		if _, err := s.unhold(ctx, log.run, n); err != nil {
 			return err
 		}
 	}
@@ -148,25 +167,28 @@ func (s *Store) releaseSealed(ctx context.Context, log *Log) error {
 	return nil
 }
 
-// unhold takes the finalizer off one segment; a segment that is gone has none.
-func (s *Store) unhold(ctx context.Context, run *v1alpha1.AgentRun, n int32) error {
+// unhold takes the finalizer off one segment, and says whether there is such a segment.
+func (s *Store) unhold(ctx context.Context, run *v1alpha1.AgentRun, n int32) (bool, error) {
 	segment := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: run.Namespace, Name: SegmentName(string(run.UID), n)}
 	if err := s.client.Get(ctx, key, segment); err != nil {
-		return client.IgnoreNotFound(err)
+		return false, client.IgnoreNotFound(err)
 	}
 	if !controllerutil.RemoveFinalizer(segment, v1alpha1.FinalizerEffects) {
-		return nil
+		return true, nil
 	}
 	if err := s.client.Update(ctx, segment); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("releasing journal segment %s: %w", key.Name, err)
+		return true, fmt.Errorf("releasing journal segment %s: %w", key.Name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // appendSome writes as many records as the next place holds.
 func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Record, hold bool) (int, error) {
 	open := log.open()
+	if canary.Is(canary.TwoTails) {
+		open = nil
+	}
 	events, size := 0, 0
 	if open != nil {
 		events, size = log.events, log.bytes
@@ -238,13 +260,16 @@ func (s *Store) write(ctx context.Context, segment *corev1.ConfigMap, create boo
 	}
 	segment.Annotations[annotationWrite] = s.nonce()
 	wanted := segment.DeepCopy()
+	if canary.Is(canary.NoFence) {
+		segment.ResourceVersion = ""
+	}
 	var err error
 	if create {
 		err = s.client.Create(ctx, segment)
 	} else {
 		err = s.client.Update(ctx, segment)
 	}
-	if err == nil {
+	if err == nil || canary.Is(canary.ExistsIsSuccess) && apierrors.IsAlreadyExists(err) {
 		return segment, nil
 	}
 	if refused(err) {

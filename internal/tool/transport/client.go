@@ -95,7 +95,7 @@ func (c *Client) Close() {
 // follows no redirect. Where once is true nothing else ever uses its connection. The
 // Sending is never nil. It is up to the caller to close the response's body.
 func (c *Client) Send(req *http.Request, once bool) (*http.Response, *Sending, error) {
-	sending := &Sending{gate: gateOf(req.Context())}
+	sending := &Sending{gate: GateOf(req.Context())}
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if used, ok := info.Conn.(*conn); ok {
 			used.assign(sending)

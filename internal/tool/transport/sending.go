@@ -103,7 +103,9 @@ func WithGate(ctx context.Context, gate func() error) context.Context {
 	return context.WithValue(ctx, gateKey{}, gate)
 }
 
-func gateOf(ctx context.Context) func() error {
+// GateOf is the gate that WithGate put into ctx, nil for none. A socket of another kind
+// than this package's has to ask it in the same place.
+func GateOf(ctx context.Context) func() error {
 	gate, _ := ctx.Value(gateKey{}).(func() error)
 	return gate
 }

@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+)
+
+// Violation is a property that did not hold.
+type Violation struct {
+	Property string
+	Detail   string
+	Step     int
+	At       time.Duration
+	Tail     []string
+}
+
+// String is the violation with the end of the history.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: %s (step %d, at %s)\n%s", v.Property, v.Detail, v.Step, v.At, strings.Join(v.Tail, "\n"))
+}
+
+// checker sees every write and every request as it happens and compares it with what it
+// knows: it trusts nothing that the operator remembers.
+type checker struct {
+	w          *world
+	violations []Violation
+	runs       map[types.UID]*runHistory
+	leases     map[string]*leaseHistory
+	// writer is the process whose write is being executed, and began the moment when the
+	// activity began that decided on it.
+	writer *process
+	began  time.Duration
+}
+
+func newChecker(w *world) *checker {
+	return &checker{w: w, runs: map[types.UID]*runHistory{}, leases: map[string]*leaseHistory{}}
+}
+
+// as makes the checker know on whose behalf a call is executed.
+func (c *checker) as(p *process, began time.Duration, do func() error) func() error {
+	return func() error {
+		outer, since := c.writer, c.began
+		c.writer, c.began = p, began
+		defer func() { c.writer, c.began = outer, since }()
+		return do()
+	}
+}
+
+// fail records a violation; only the first few matter.
+func (c *checker) fail(property, format string, args ...any) {
+	detail := fmt.Sprintf(format, args...)
+	c.w.note("CHECKER", "%s: %s", property, detail)
+	if len(c.violations) < 5 {
+		c.violations = append(c.violations, Violation{property, detail, c.w.steps, c.w.elapsed, slices.Clone(c.w.tail(40))})
+	}
+}
+
+// runHistory is what the checker knows of a run.
+type runHistory struct {
+	uid      types.UID
+	name     string
+	state    *journal.State
+	heads    []string
+	segments []*segmentHistory
+	// owner is the process that claimed last.
+	owner      string
+	dispatches map[string]*dispatchHistory
+	// grants are the argument digests of the calls that were approved, by call id.
+	grants map[string]string
+	// endsSince is when people first wanted the run to end, negative before.
+	endsSince time.Duration
+	// destroyed is when somebody else deleted the journal, negative before.
+	destroyed time.Duration
+	reborn    bool
+	gone      bool
+	// strays are segments whose create arrived when the run was gone already.
+	strays map[string]bool
+}
+
+type segmentHistory struct {
+	name   string
+	sealed bool
+	gone   bool
+	data   map[string]string
+}
+
+// dispatchHistory is the newest attempt at a call.
+type dispatchHistory struct {
+	attempt  int32
+	by       string
+	at, ack  time.Duration
+	first    time.Duration
+	acked    bool
+	outcomes map[int32]string
+}
+
+// leaseHistory is when a worker's lease was written.
+type leaseHistory struct {
+	holder string
+	writes []time.Duration
+}
+
+func (c *checker) run(uid types.UID) *runHistory {
+	h := c.runs[uid]
+	if h == nil {
+		h = &runHistory{uid: uid, state: journal.NewState(string(uid)), endsSince: -1, destroyed: -1,
+			dispatches: map[string]*dispatchHistory{}, grants: map[string]string{}, strays: map[string]bool{}}
+		c.runs[uid] = h
+	}
+	return h
+}
+
+// stored is called for every new version of every object.
+func (c *checker) stored(by string, at address, object client.Object) {
+	switch object := object.(type) {
+	case *corev1.ConfigMap:
+		c.segment(by, object)
+	case *coordinationv1.Lease:
+		c.lease(object)
+	case *v1alpha1.AgentRun:
+		c.status(by, object)
+	default:
+		_ = at
+	}
+}
+
+func (c *checker) removed(_ string, at address, object client.Object) {
+	switch object := object.(type) {
+	case *corev1.ConfigMap:
+		h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
+		for _, segment := range h.segments {
+			if segment.name == at.Name {
+				segment.gone = true
+				if !h.gone && h.destroyed < 0 {
+					c.fail("a journal only grows", "%s was deleted", at.Name)
+				}
+			}
+		}
+	case *coordinationv1.Lease:
+		c.leases[at.Name] = &leaseHistory{}
+	case *v1alpha1.AgentRun:
+		c.run(object.UID).gone = true
+	}
+}
+
+func (c *checker) lease(object *coordinationv1.Lease) {
+	h := c.leases[object.Name]
+	holder := ptr.Deref(object.Spec.HolderIdentity, "")
+	if h == nil || h.holder != holder {
+		h = &leaseHistory{holder: holder}
+		c.leases[object.Name] = h
+	}
+	h.writes = append(h.writes, c.w.elapsed)
+	if len(h.writes) > 64 {
+		h.writes = h.writes[32:]
+	}
+}
+
+// expired says whether the lease of a worker was dead at some moment of a period.
+func (c *checker) expired(identity string, from time.Duration) bool {
+	for _, h := range c.leases {
+		if h.holder != identity {
+			continue
+		}
+		last := h.writes[0]
+		for _, write := range append(slices.Clone(h.writes[1:]), c.w.elapsed) {
+			if write-last >= lease*95/100 && write >= from {
+				return true
+			}
+			last = write
+		}
+		return false
+	}
+	return true
+}
+
+// renewed is when a worker's lease was last written.
+func (c *checker) renewed(identity string) (time.Duration, bool) {
+	for _, h := range c.leases {
+		if h.holder == identity && len(h.writes) > 0 {
+			return h.writes[len(h.writes)-1], true
+		}
+	}
+	return 0, false
+}
+
+// segment checks one write to a journal.
+func (c *checker) segment(by string, object *corev1.ConfigMap) {
+	h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
+	h.name = object.Labels[v1alpha1.LabelRun]
+	if h.gone {
+		h.strays[object.Name] = true
+		return
+	}
+	if h.destroyed >= 0 {
+		if object.Name != segmentName(h.uid, 1) {
+			return
+		}
+		// Who read the journal before it began may begin it once more.
+		h.reborn = h.reborn || c.began <= h.destroyed
+		if !h.reborn {
+			c.fail("an empty fold is no start", "%s begins the journal of %s anew", by, h.name)
+		}
+		return
+	}
+	var known *segmentHistory
+	for _, segment := range h.segments {
+		if segment.name == object.Name {
+			known = segment
+		}
+	}
+	if known == nil {
+		if n := len(h.segments); n > 0 && !h.segments[n-1].sealed {
+			c.fail("a journal has one tail", "%s creates %s while %s is open", by, object.Name, h.segments[n-1].name)
+		}
+		if object.Name != segmentName(h.uid, len(h.segments)+1) {
+			c.fail("a journal has one tail", "%s creates %s as segment %d", by, object.Name, len(h.segments)+1)
+		}
+		known = &segmentHistory{name: object.Name, data: map[string]string{}}
+		h.segments = append(h.segments, known)
+	}
+	for key, value := range known.data {
+		if object.Data[key] != value {
+			c.fail("a journal only grows", "%s changes %s in %s", by, key, object.Name)
+			return
+		}
+	}
+	known.sealed = ptr.Deref(object.Immutable, false)
+	for seq := h.state.Events + 1; ; seq++ {
+		key := fmt.Sprintf("e%06d", seq)
+		data, there := object.Data[key]
+		if !there {
+			break
+		}
+		known.data[key] = data
+		if !c.event(by, h, data, object.BinaryData[fmt.Sprintf("p%06d", seq)]) {
+			return
+		}
+	}
+	if len(known.data) != len(object.Data) {
+		c.fail("a journal's chain folds", "%s holds %d events, %d fit", object.Name, len(object.Data), len(known.data))
+	}
+}
+
+func segmentName(uid types.UID, n int) string { return fmt.Sprintf("pawl-journal-%s-%04d", uid, n) }
+
+// event checks one event that was appended.
+func (c *checker) event(by string, h *runHistory, data string, part []byte) bool {
+	event, err := journal.Decode([]byte(data))
+	if err != nil {
+		c.fail("a journal's chain folds", "%s: %v", h.name, err)
+		return false
+	}
+	epoch, finished, previous := h.state.Epoch, h.state.Finished != nil, h.state.Owner
+	pending, granted := h.state.Approval, h.grantedDigest()
+	if err := h.state.Apply(journal.Record{Event: event, Bytes: []byte(data), Part: part}); err != nil {
+		c.fail("a journal's chain folds", "%s by %s: %v", h.name, by, err)
+		return false
+	}
+	h.heads = append(h.heads, h.state.Head)
+	c.w.counts.Events++
+	c.w.note(by, "%s #%d %s %s", h.name, event.Seq, event.Type, brief(event))
+	if h.state.Epoch < epoch {
+		c.fail("epochs never go back", "%s: %d after %d", h.name, h.state.Epoch, epoch)
+	}
+	if finished && event.Type != journal.TypeEffectReconciled {
+		c.fail("an ending is final", "%s: %s after the end", h.name, event.Type)
+	}
+	switch event.Type {
+	case journal.TypeClaimed:
+		c.claimed(by, h, previous)
+	case journal.TypeEffectReconciled:
+	default:
+		if by != h.owner {
+			c.fail("only the owner writes", "%s appends %s to %s, which %s claimed", by, event.Type, h.name, h.owner)
+		}
+	}
+	c.consequences(by, h, event, pending, granted)
+	return true
+}
+
+// grantedDigest is the request that covers the open turn, empty for none.
+func (h *runHistory) grantedDigest() string {
+	if turn := h.state.OpenTurn(); turn != nil && turn.Granted != nil && !turn.Dispatched {
+		return turn.Granted.Digest
+	}
+	return ""
+}
+
+// claimed checks that nothing is taken from a living worker.
+func (c *checker) claimed(by string, h *runHistory, previous string) {
+	h.owner = by
+	if previous == "" {
+		return
+	}
+	c.w.counts.Takeovers++
+	ends := h.endsSince >= 0 && c.w.elapsed-h.endsSince >= lease*95/100
+	if ends {
+		return
+	}
+	if !c.expired(previous, c.began) {
+		c.fail("nothing is taken from the living", "%s takes %s from %s, whose lease is held", by, h.name, previous)
+	}
+	held := slices.ContainsFunc(c.w.replicas, func(r *replica) bool {
+		known := c.leases["pawl-worker-"+r.name]
+		return known != nil && known.holder == previous
+	})
+	if p := c.writer; p != nil && held && p.woken > 0 && c.began > p.woken && c.w.elapsed-p.woken < lease*9/10 {
+		c.fail("who slept knows nothing", "%s takes %s from %s only %s after its own pause", by, h.name, previous, c.w.elapsed-p.woken)
+	}
+}

@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/model"
+)
+
+// fakeModel decides by a script: the n-th decision is the same however often it is asked.
+type fakeModel struct {
+	p    *process
+	name string
+}
+
+// Decide implements model.Client.
+func (m *fakeModel) Decide(ctx context.Context, request model.Request) (model.Reply, error) {
+	p := m.p
+	w, t := p.w, p.w.current
+	script := w.scriptOf(m.name)
+	fault := p.outside(SiteModel)
+	if fault == FaultUnreachable {
+		return model.Reply{}, &model.Error{Class: model.ClassTransient}
+	}
+	w.check.asked(p, script, request)
+	w.counts.ModelCalls++
+	takes := w.between(5*time.Millisecond, 400*time.Millisecond)
+	if w.chance(w.faults.rates.toolSlow) {
+		takes = w.between(time.Second, 20*time.Second)
+	}
+	switch fault {
+	case FaultCrashUnsure:
+		p.die("while the model thinks")
+	case FaultStop:
+		p.stop(stopTime)
+	case FaultTimeout, FaultTimeoutDone, FaultTimeoutLate:
+		takes = time.Minute
+	default:
+	}
+	for until := w.elapsed + takes; w.elapsed < until; {
+		if ctx.Err() != nil {
+			return model.Reply{}, &model.Error{Class: model.ClassCanceled, Sent: true}
+		}
+		t.sleep(min(300*time.Millisecond, until-w.elapsed))
+	}
+	switch fault {
+	case FaultCrashAfter:
+		p.die("before the decision was recorded")
+	case FaultNone, FaultStop:
+	case FaultThrottled:
+		return model.Reply{}, &model.Error{Class: model.ClassThrottled, Status: 429, RetryAfter: time.Second, Sent: true}
+	default:
+		return model.Reply{}, &model.Error{Class: model.ClassTransient, Status: 500, Sent: true}
+	}
+	if w.chance(w.faults.rates.modelFails) {
+		return model.Reply{}, &model.Error{Class: model.ClassTransient, Status: 503, Sent: true}
+	}
+	w.note(p.id, "decision %d of %s", request.Decision, script.name)
+	return script.reply(request), nil
+}
+
+// reply is the scripted decision, an answer once the script is at its end.
+func (s *scenarioRun) reply(request model.Request) model.Reply {
+	out := model.Reply{StopReason: "stop", Usage: model.Usage{InputTokens: 10, OutputTokens: 5, Reported: true}}
+	if request.Decision > len(s.turns) {
+		out.Decision = model.Decision{Kind: model.KindFinal, Text: "done"}
+		return out
+	}
+	out.Decision.Kind = model.KindCalls
+	for i, proposed := range s.turns[request.Decision-1] {
+		out.Decision.Calls = append(out.Decision.Calls, model.Call{
+			ID:    fmt.Sprintf("c%d%c", request.Decision, 'a'+i),
+			Alias: aliasOf(request.Tools, proposed.tool), Arguments: proposed.arguments,
+		})
+	}
+	return out
+}
+
+func aliasOf(tools []model.Tool, name string) string {
+	for _, offered := range tools {
+		if offered.Name == name {
+			return offered.Alias
+		}
+	}
+	return name
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// reconcileWorkers is how many runs a replica reconciles at once.
+const reconcileWorkers = 2
+
+// Back-off of a request whose reconcile failed, as controller-runtime has it.
+const (
+	minRetry = 5 * time.Millisecond
+	maxRetry = 1000 * time.Second
+)
+
+// queue is a replica's work queue: a request waits in it at most once, and never runs
+// twice at the same time.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	p        *process
+	waiting  []reconcile.Request
+	running  []reconcile.Request
+	again    []reconcile.Request
+	failures map[reconcile.Request]int
+}
+
+func newQueue(p *process) *queue {
+	return &queue{p: p, failures: map[reconcile.Request]int{}}
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *queue) Add(request reconcile.Request) {
+	switch {
+	case q.p.dead:
+	case slices.Contains(q.running, request):
+		if !slices.Contains(q.again, request) {
+			q.again = append(q.again, request)
+		}
+	case !slices.Contains(q.waiting, request):
+		q.waiting = append(q.waiting, request)
+		q.p.w.after(q.p.w.between(0, 2*time.Millisecond), q.p, q.serve)
+	}
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *queue) AddAfter(request reconcile.Request, d time.Duration) {
+	q.p.w.after(d, q.p, func() { q.Add(request) })
+}
+
+// serve gives the next request to a free worker.
+func (q *queue) serve() {
+	if len(q.waiting) == 0 || len(q.running) >= reconcileWorkers {
+		return
+	}
+	request := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	q.running = append(q.running, request)
+	q.p.w.spawn(0, q.p, "reconcile "+request.Name, func(*task) {
+		result, err := q.p.reconciler.Reconcile(context.Background(), request)
+		q.finish(request, result, err)
+	})
+}
+
+func (q *queue) finish(request reconcile.Request, result reconcile.Result, err error) {
+	q.running = slices.DeleteFunc(q.running, func(r reconcile.Request) bool { return r == request })
+	again := slices.Contains(q.again, request)
+	q.again = slices.DeleteFunc(q.again, func(r reconcile.Request) bool { return r == request })
+	switch {
+	case err != nil:
+		n := q.failures[request]
+		q.failures[request]++
+		q.p.w.note(q.p.id, "reconcile %s: %v", request.Name, err)
+		q.AddAfter(request, min(minRetry<<min(n, 20), maxRetry))
+	case result.RequeueAfter > 0:
+		delete(q.failures, request)
+		q.AddAfter(request, result.RequeueAfter)
+	default:
+		delete(q.failures, request)
+	}
+	if again {
+		q.Add(request)
+	}
+	q.serve()
+}
