@@ -95,7 +95,7 @@ kubernetes: ## Find, download or build etcd, kube-apiserver, kube-controller-man
 	@hack/kubernetes/build.sh >/dev/null
 
 .PHONY: test
-test: kubernetes vet test-unit test-integration ## Run all tests.
+test: kubernetes vet test-unit sim canaries test-integration ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
@@ -104,7 +104,23 @@ test-unit: ## Run the tests that need no control plane.
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.
-	go test -timeout 9m ./test/...
+	go test -timeout 9m $(filter-out %/test/sim,$(shell go list ./test/...))
+
+# Seeds of the simulator, and schedules of each cell of the crash matrix.
+SEEDS ?= 500
+SCHEDULES ?= 20
+
+.PHONY: sim
+sim: ## Simulate SEEDS schedules of several replicas with faults (docs/simulator.md).
+	go test -timeout 90m -count 1 -v ./test/sim -run 'TestSeeds|TestReplay|TestCrashMatrix' -seeds $(SEEDS)
+
+.PHONY: canaries
+canaries: ## Leave out one guard after the other: the simulator must notice each.
+	go test -timeout 15m -count 1 -v -tags canary ./test/sim -run TestCanaries
+
+.PHONY: crash-matrix
+crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
+	go test -timeout 90m -count 1 ./test/sim -run TestCrashMatrix -schedules $(SCHEDULES) -matrix $(CURDIR)/docs/crash-matrix.md
 
 .PHONY: controlplane-up
 controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.

@@ -44,6 +44,8 @@ type Result struct {
 }
 
 const (
+	// maxOffset is how wrong a replica's clock may be.
+	maxOffset = 45 * time.Second
 	// faultsFor is how long things go wrong.
 	faultsFor = 100 * time.Second
 	// settlesWithin is how long every run may take to come to its end after that.
@@ -62,7 +64,7 @@ func Run(o Options) Result {
 	for i := range 2 + w.rng.IntN(3) {
 		w.replicas = append(w.replicas, &replica{
 			w: w, name: fmt.Sprintf("pawl-%d", i),
-			offset: w.between(-90*time.Second, 90*time.Second), rate: 1 + (w.rng.Float64()-0.5)/100,
+			offset: w.between(-maxOffset, maxOffset), rate: 1 + (w.rng.Float64()-0.5)/100,
 		})
 	}
 	w.populate(1 + w.rng.IntN(4))

@@ -190,12 +190,12 @@ const argumentSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"
 
 var toolSpecs = []*toolSpec{
 	{name: "look", class: v1alpha1.EffectReadOnly, parallel: true, timeout: 10, attempts: 3},
-	{name: "put", class: v1alpha1.EffectIdempotent, parallel: true, timeout: 15, lifetime: 360, attempts: 3},
-	{name: "keep", class: v1alpha1.EffectIdempotent, reconciles: true, timeout: 15, lifetime: 3600, attempts: 3},
+	{name: "put", class: v1alpha1.EffectIdempotent, parallel: true, timeout: 15, lifetime: 330, attempts: 3},
+	{name: "keep", class: v1alpha1.EffectIdempotent, reconciles: true, timeout: 15, lifetime: 3300, attempts: 3},
 	{name: "charge", class: v1alpha1.EffectNonIdempotent, reconciles: true, timeout: 20},
 	{name: "send", class: v1alpha1.EffectNonIdempotent, parallel: true, timeout: 60},
 	{name: "refund", class: v1alpha1.EffectNonIdempotent, asks: true, timeout: 20},
-	{name: "tag", class: v1alpha1.EffectIdempotent, parallel: true, asks: true, timeout: 15, lifetime: 3600, attempts: 3},
+	{name: "tag", class: v1alpha1.EffectIdempotent, parallel: true, asks: true, timeout: 15, lifetime: 3300, attempts: 3},
 }
 
 func specOf(name string) *toolSpec {
