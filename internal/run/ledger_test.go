@@ -27,11 +27,14 @@ type ledger struct {
 	doubtful map[string]bool
 	finals   map[string]int
 	request  *model.Request
-	epoch    int64
+	// over is true once a denial ends the run, asked holds the turns that asked people.
+	over  bool
+	asked map[int32]bool
+	epoch int64
 }
 
 func newLedger(w *world) *ledger {
-	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}}
+	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[int32]bool{}}
 }
 
 // note sees each event once it is committed.
@@ -43,6 +46,17 @@ func (l *ledger) note(record journal.Record) {
 	l.epoch = event.Epoch
 	//nolint:exhaustive // the others say nothing about the outside
 	switch event.Type {
+	case journal.TypeDecisionMade:
+		if l.over {
+			w.t.Fatalf("the model is asked again after a denial that ends the run")
+		}
+	case journal.TypeApprovalDenied:
+		l.over = l.over || decoded[journal.ApprovalDenied](w.t, record).End
+	case journal.TypeApprovalRequested, journal.TypeQuestionAsked:
+		if l.asked[event.Turn] && event.Type == journal.TypeQuestionAsked {
+			w.t.Fatalf("the question of turn %d is put twice", event.Turn)
+		}
+		l.asked[event.Turn] = true
 	case journal.TypeApprovalGranted:
 		v := w.facts.Verdicts
 		if payload := decoded[journal.ApprovalGranted](w.t, record); v.Approve != payload.Digest || v.ApproveBy != event.By || event.By == "" {
