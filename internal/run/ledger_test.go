@@ -44,7 +44,6 @@ func (l *ledger) note(record journal.Record) {
 		w.t.Fatalf("epoch %d follows %d", event.Epoch, l.epoch)
 	}
 	l.epoch = event.Epoch
-	//nolint:exhaustive // the others say nothing about the outside
 	switch event.Type {
 	case journal.TypeDecisionMade:
 		if l.over {
