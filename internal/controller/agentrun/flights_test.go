@@ -1,0 +1,121 @@
+package agentrun
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/pawl-run/pawl/internal/run"
+)
+
+// stepper is an Executor that does nothing by itself.
+type stepper struct{ pending []func() }
+
+func (s *stepper) Go(f func()) { s.pending = append(s.pending, f) }
+
+// run does everything that was started, and what that starts.
+func (s *stepper) run() (ran int) {
+	for len(s.pending) > 0 {
+		next := s.pending[0]
+		s.pending = s.pending[1:]
+		next()
+		ran++
+	}
+	return ran
+}
+
+var flightKey = types.NamespacedName{Namespace: "ns", Name: "run"}
+
+func newFlights(t *testing.T) (*Flights, *stepper, *clocktesting.FakeClock, *int) {
+	t.Helper()
+	executor, clock, woken := &stepper{}, clocktesting.NewFakeClock(time.Unix(0, 0)), new(int)
+	return NewFlights(executor, clock, func(types.NamespacedName) { *woken++ }), executor, clock, woken
+}
+
+func TestFlightsCountUntilSettled(t *testing.T) {
+	f, executor, clock, woken := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1"}, 0, func(context.Context, *flight) { clock.Step(3 * time.Second) })
+	if _, _, calls := f.underWay("uid", nil); !calls["c1"] || len(f.landed("uid")) != 0 {
+		t.Fatal("the call is not under way, or has landed before it was made")
+	}
+	executor.run()
+	landed := f.landed("uid")
+	if len(landed) != 1 || *woken != 1 || landed[0].duration != 3*time.Second {
+		t.Fatalf("landed %v, woken %d times", landed, *woken)
+	}
+	if _, _, calls := f.underWay("uid", nil); !calls["c1"] {
+		t.Error("a call whose outcome is not recorded yet looks lost")
+	}
+	if _, _, calls := f.underWay("uid", landed); calls["c1"] {
+		t.Error("a call whose outcome is in the draft is still under way")
+	}
+	f.settle("uid", landed)
+	if _, _, calls := f.underWay("uid", nil); calls["c1"] || len(f.landed("uid")) != 0 {
+		t.Error("a settled call is still there")
+	}
+}
+
+func TestFlightsTellKindsApart(t *testing.T) {
+	f, executor, _, _ := newFlights(t)
+	nothing := func(context.Context, *flight) {}
+	f.start("uid", flightKey, &flight{asked: &run.Asked{}}, 0, nothing)
+	f.start("uid", flightKey, &flight{}, 0, nothing)
+	f.start("other", flightKey, &flight{asked: &run.Asked{}}, 0, nothing)
+	if asked, resolving, calls := f.underWay("uid", nil); !asked || !resolving || len(calls) != 0 {
+		t.Errorf("asked %v, resolving %v, calls %v", asked, resolving, calls)
+	}
+	if n := f.requests(); n != 2 {
+		t.Errorf("%d requests to models, want 2", n)
+	}
+	executor.run()
+	if n := f.requests(); n != 0 {
+		t.Errorf("%d requests to models after they have ended", n)
+	}
+}
+
+// TestStop checks that what changes nothing is stopped at once, and that the reply of
+// what may change something is waited for.
+func TestStop(t *testing.T) {
+	f, executor, clock, _ := newFlights(t)
+	stopped := map[string]bool{}
+	for _, entry := range []*flight{{call: "read"}, {call: "write", effectful: true}, {asked: &run.Asked{}}} {
+		f.start("uid", flightKey, entry, time.Hour, func(ctx context.Context, _ *flight) {
+			stopped[entry.call] = ctx.Err() != nil
+		})
+	}
+	f.stop("uid")
+	executor.run()
+	if !stopped["read"] || !stopped[""] || stopped["write"] {
+		t.Errorf("stopped at once: %v", stopped)
+	}
+
+	ended := make(chan struct{})
+	f.start("uid", flightKey, &flight{call: "slow write", effectful: true}, time.Hour, func(ctx context.Context, _ *flight) {
+		context.AfterFunc(ctx, func() { close(ended) })
+		f.stop("uid")
+		clock.Step(effectGrace - time.Millisecond)
+		if ctx.Err() != nil {
+			t.Error("stopped before the grace was over")
+		}
+		clock.Step(time.Millisecond)
+		<-ended
+	})
+	executor.run()
+}
+
+func TestDropForgets(t *testing.T) {
+	f, executor, _, _ := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1"}, time.Hour, func(ctx context.Context, _ *flight) {
+		if ctx.Err() == nil {
+			t.Error("a run that is gone still has a call under way")
+		}
+	})
+	f.drop("uid")
+	executor.run()
+	if _, _, calls := f.underWay("uid", nil); len(calls) != 0 || len(f.landed("uid")) != 0 {
+		t.Error("a run that is gone still has flights")
+	}
+}
