@@ -72,6 +72,9 @@ var reasonSpecs = []reasonSpec{
 	{
 		state:    open(v1alpha1.ReasonRunning),
 		scenario: `{model: {script: [{final: Done., delayMilliseconds: 600000}]}}`,
+		check: func(_ context.Context, run *v1alpha1.AgentRun) {
+			Expect(run.Status.Owner.Worker).To(HavePrefix("worker-"))
+		},
 	},
 	{
 		state:    open(v1alpha1.ReasonApprovalRequired),
