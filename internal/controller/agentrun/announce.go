@@ -86,7 +86,11 @@ func unknownNotice(event journal.Event) (notice, bool) {
 
 // announceProblem publishes once for each problem with a verdict that a process sees.
 func (r *Reconciler) announceProblem(object *v1alpha1.AgentRun, s *session, problem string) {
-	if problem == "" || !r.problems.fresh(s.uid, problem) {
+	if problem == "" {
+		r.problems.clear(s.uid)
+		return
+	}
+	if !r.problems.fresh(s.uid, problem) {
 		return
 	}
 	r.recorder.Eventf(object, nil, eventWarning, "VerdictIgnored", "Judge", "%s", problem)
