@@ -2,12 +2,15 @@ package agentrun
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/run"
@@ -79,14 +82,37 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 	f.mu.Unlock()
 	f.executor.Go(func() {
 		defer cancel()
-		landed := &flight{}
-		work(ctx, landed)
+		landed := &flight{call: entry.call, asked: entry.asked}
+		landed.fly(ctx, work)
 		f.mu.Lock()
 		entry.reply, entry.failure, entry.outcome, entry.configuration = landed.reply, landed.failure, landed.outcome, landed.configuration
 		entry.duration, entry.done = f.clock.Since(entry.started), true
 		f.mu.Unlock()
 		f.wake(key)
 	})
+}
+
+// fly does the work. A panic, which some input of one run may bring about, must not end
+// the process and with it every other run: it is an outcome that nobody knows.
+func (f *flight) fly(ctx context.Context, work func(context.Context, *flight)) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		// What caused it may hold what a model or a tool said; its type and place do not.
+		ctrl.Log.WithName("agentrun").Error(fmt.Errorf("panic of type %T", cause), "An adapter failed", "stack", string(debug.Stack()))
+		const message = "the operator failed while it was under way"
+		switch {
+		case f.call != "":
+			f.outcome = tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: message}
+		case f.asked != nil:
+			f.failure = &model.Error{Class: model.ClassTransient, Sent: true, Detail: message}
+		default:
+			f.configuration = &run.Configuration{NotReady: "the operator failed while it looked up what the run refers to"}
+		}
+	}()
+	work(ctx, f)
 }
 
 // landed lists what has ended and was not settled yet.

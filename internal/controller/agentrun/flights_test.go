@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // stepper is an Executor that does nothing by itself.
@@ -117,5 +119,29 @@ func TestDropForgets(t *testing.T) {
 	executor.run()
 	if _, _, calls := f.underWay("uid", nil); len(calls) != 0 || len(f.landed("uid")) != 0 {
 		t.Error("a run that is gone still has flights")
+	}
+}
+
+// TestAPanicIsAnOutcome checks that what one run brings about ends neither the process
+// nor the run without a word.
+func TestAPanicIsAnOutcome(t *testing.T) {
+	f, executor, _, woken := newFlights(t)
+	for _, entry := range []*flight{{call: "c1"}, {asked: &run.Asked{}}, {}} {
+		f.start("uid", flightKey, entry, 0, func(context.Context, *flight) { panic("what the model said") })
+	}
+	executor.run()
+	landed := f.landed("uid")
+	if len(landed) != 3 || *woken != 3 {
+		t.Fatalf("%d landed, woken %d times", len(landed), *woken)
+	}
+	call, asked, resolved := landed[0], landed[1], landed[2]
+	if call.outcome.Effect != tool.EffectUnknown || call.outcome.Retryable {
+		t.Errorf("the call's outcome is %+v", call.outcome)
+	}
+	if asked.failure == nil || asked.failure.Class != model.ClassTransient || !asked.failure.Sent {
+		t.Errorf("the request's failure is %+v", asked.failure)
+	}
+	if resolved.configuration == nil || resolved.configuration.NotReady == "" {
+		t.Errorf("the configuration is %+v", resolved.configuration)
 	}
 }
