@@ -249,5 +249,8 @@ func (s *State) applyQuestionAnswered(r Record, p QuestionAnswered) error {
 		return fmt.Errorf("the answer names nobody")
 	}
 	s.Question = nil
+	if turn := s.OpenTurn(); turn != nil {
+		turn.Answer = &p
+	}
 	return nil
 }

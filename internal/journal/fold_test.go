@@ -35,7 +35,7 @@ func journalOf(t testing.TB, entries ...entry) *Draft {
 
 func say(payload Payload) entry { return entry{payload: payload} }
 
-func by(name string, payload Payload) entry { return entry{payload: payload, by: name} }
+func ann(payload Payload) entry { return entry{payload: payload, by: "ann"} }
 
 // Payloads of a run with one call in each of several positions.
 var (
@@ -66,8 +66,8 @@ func ok(id string, attempt int32) entry {
 	return say(CallCompleted{ID: id, Attempt: attempt, Final: true, Class: "ok", Effect: EffectCommitted, Value: json.RawMessage(`1`)})
 }
 
-func unknown(id string) entry {
-	return say(CallCompleted{ID: id, Attempt: 1, Class: "unknown", Effect: EffectUnknown})
+func unknown() entry {
+	return say(CallCompleted{ID: "a", Attempt: 1, Class: "unknown", Effect: EffectUnknown})
 }
 
 func requested(digest string) entry {
@@ -115,14 +115,14 @@ func TestRefusals(t *testing.T) {
 		"sent, and unknown":                   {open, dispatched(1, "x"), "not part"},
 		"sent twice in one event":             {open, dispatched(1, "r", "r"), "named twice"},
 		"sent while under way":                {sent, dispatched(2, "a"), "is Dispatched"},
-		"sent again, NonIdempotent":           {append(sent[:4:4], unknown("a")), dispatched(2, "a"), "is Unknown"},
+		"sent again, NonIdempotent":           {append(sent[:4:4], unknown()), dispatched(2, "a"), "is Unknown"},
 		"an attempt left out":                 {open, dispatched(2, "a"), "attempt 2 follows 0"},
 		"sent, and denied":                    {begun(proposed(callOf("d", ReadOnly, denied), read)), dispatched(1, "d"), "was denied"},
 		"sent, and invalid":                   {begun(proposed(Call{ID: "i", Invalid: "no"}, read)), dispatched(1, "i"), "not valid"},
 		"sent without approval":               {gated, dispatched(1, "q"), "no approval"},
 		"sent beside what has no approval":    {gated, dispatched(1, "r"), "no approval"},
 		"sent while people think":             {append(gated[:3:3], requested("d")), dispatched(1, "r"), "no approval"},
-		"sent after a denial":                 {append(gated[:3:3], requested("d"), by("ann", ApprovalDenied{Digest: "d"})), dispatched(1, "r"), "no approval"},
+		"sent after a denial":                 {append(gated[:3:3], requested("d"), ann(ApprovalDenied{Digest: "d"})), dispatched(1, "r"), "no approval"},
 		"a result of nothing":                 {begun(), ok("r", 0), "no turn"},
 		"a result of an unknown call":         {open, ok("x", 0), "not part"},
 		"a second result":                     {append(open[:3:3], ok("r", 0)), ok("r", 0), "has its result"},
@@ -136,21 +136,21 @@ func TestRefusals(t *testing.T) {
 		"asked twice":                         {append(gated[:3:3], requested("d")), requested("e"), "asked something already"},
 		"asked after sending":                 {sent, requested("d"), "sent before"},
 		"asked without a digest":              {gated, requested(""), "no digest"},
-		"approved, and not asked":             {gated, by("ann", ApprovalGranted{Digest: "d"}), "not pending"},
-		"approved, and something else":        {append(gated[:3:3], requested("d")), by("ann", ApprovalGranted{Digest: "e"}), "not pending"},
+		"approved, and not asked":             {gated, ann(ApprovalGranted{Digest: "d"}), "not pending"},
+		"approved, and something else":        {append(gated[:3:3], requested("d")), ann(ApprovalGranted{Digest: "e"}), "not pending"},
 		"approved by nobody":                  {append(gated[:3:3], requested("d")), say(ApprovalGranted{Digest: "d"}), "names nobody"},
 		"denied by nobody":                    {append(gated[:3:3], requested("d")), say(ApprovalDenied{Digest: "d"}), "names nobody"},
-		"denied, and something else":          {append(gated[:3:3], requested("d")), by("ann", ApprovalDenied{Digest: "e"}), "not pending"},
-		"denied after sending":                {append(gated[:3:3], requested("d"), by("ann", ApprovalGranted{Digest: "d"}), dispatched(1, "r")), by("ann", ApprovalDenied{Digest: "d"}), "not pending"},
-		"settled, and known":                  {sent, by("ann", EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectCommitted}), "no unknown effect"},
-		"settled under another key":           {append(sent[:4:4], unknown("a")), by("ann", EffectReconciled{ID: "a", EffectKey: "key-b", Effect: EffectCommitted}), "no unknown effect"},
-		"settled as unknown":                  {append(sent[:4:4], unknown("a")), by("ann", EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectUnknown}), "neither committed nor rejected"},
-		"settled by nobody":                   {append(sent[:4:4], unknown("a")), say(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectCommitted}), "names nobody"},
+		"denied, and something else":          {append(gated[:3:3], requested("d")), ann(ApprovalDenied{Digest: "e"}), "not pending"},
+		"denied after sending":                {append(gated[:3:3], requested("d"), ann(ApprovalGranted{Digest: "d"}), dispatched(1, "r")), ann(ApprovalDenied{Digest: "d"}), "not pending"},
+		"settled, and known":                  {sent, ann(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectCommitted}), "no unknown effect"},
+		"settled under another key":           {append(sent[:4:4], unknown()), ann(EffectReconciled{ID: "a", EffectKey: "key-b", Effect: EffectCommitted}), "no unknown effect"},
+		"settled as unknown":                  {append(sent[:4:4], unknown()), ann(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectUnknown}), "neither committed nor rejected"},
+		"settled by nobody":                   {append(sent[:4:4], unknown()), say(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectCommitted}), "names nobody"},
 		"a question of no call":               {question, say(QuestionAsked{ID: "q-1", CallID: "x"}), "no call asks"},
 		"a question without an id":            {question, say(QuestionAsked{CallID: "q"}), "no id"},
 		"a question twice":                    {append(question[:3:3], say(QuestionAsked{ID: "q-1", CallID: "q"})), say(QuestionAsked{ID: "q-2", CallID: "q"}), "asked something already"},
-		"an answer to nothing":                {question, by("ann", QuestionAnswered{ID: "q-1"}), "not open"},
-		"an answer to another question":       {append(question[:3:3], say(QuestionAsked{ID: "q-1", CallID: "q"})), by("ann", QuestionAnswered{ID: "q-2"}), "not open"},
+		"an answer to nothing":                {question, ann(QuestionAnswered{ID: "q-1"}), "not open"},
+		"an answer to another question":       {append(question[:3:3], say(QuestionAsked{ID: "q-1", CallID: "q"})), ann(QuestionAnswered{ID: "q-2"}), "not open"},
 		"an answer by nobody":                 {append(question[:3:3], say(QuestionAsked{ID: "q-1", CallID: "q"})), say(QuestionAnswered{ID: "q-1"}), "names nobody"},
 		"a turn closed that is not open":      {begun(), say(TurnCompleted{}), "no turn"},
 		"a turn closed with calls open":       {append(open[:3:3], ok("r", 0)), say(TurnCompleted{}), "without results"},
@@ -160,7 +160,7 @@ func TestRefusals(t *testing.T) {
 		"an ending with calls open":           {open, say(Finished{Reason: "Cancelled"}), "without results"},
 		"anything after the end":              {begun(say(Finished{Reason: "Cancelled"})), say(Claimed{Worker: "b"}), "has ended"},
 		"a second ending":                     {begun(say(Finished{Reason: "Cancelled"})), say(Finished{Reason: "Completed"}), "has ended"},
-		"a settlement of nothing, at the end": {begun(say(Finished{Reason: "Cancelled"})), by("ann", EffectReconciled{ID: "a", EffectKey: "k", Effect: EffectCommitted}), "no unknown effect"},
+		"a settlement of nothing, at the end": {begun(say(Finished{Reason: "Cancelled"})), ann(EffectReconciled{ID: "a", EffectKey: "k", Effect: EffectCommitted}), "no unknown effect"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -111,6 +111,8 @@ type Turn struct {
 	// Granted is the request that was granted, Denied the refusal.
 	Granted *ApprovalRequested
 	Denied  *ApprovalDenied
+	// Answer is what a person answered to the turn's question.
+	Answer *QuestionAnswered
 	// Dispatched is true once any call was sent.
 	Dispatched bool
 	Completed  bool

@@ -87,7 +87,7 @@ func TestCounters(t *testing.T) {
 // An effect is unknown until somebody says what became of it.
 func TestUnknownEffects(t *testing.T) {
 	acts, put := callOf("a", NonIdempotent, allowed), callOf("p", Idempotent, allowed)
-	settled := by("ann", EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectRejected, Source: SourcePerson})
+	settled := ann(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectRejected})
 	sent := begun(proposed(acts, put), dispatched(1, "a", "p"))
 	final := func(class, effect string) entry {
 		return say(CallCompleted{ID: "a", Attempt: 1, Final: true, Class: class, Effect: effect})
@@ -101,10 +101,10 @@ func TestUnknownEffects(t *testing.T) {
 		wantSettled  string
 	}{
 		"under way":               {with(), 0, PhaseDispatched, false, ""},
-		"unknown":                 {with(unknown("a")), 1, PhaseUnknown, true, ""},
-		"settled":                 {with(unknown("a"), settled), 0, PhaseUnknown, true, EffectRejected},
-		"settled, with a result":  {with(unknown("a"), settled, final("rejected", EffectRejected)), 0, PhaseDone, true, EffectRejected},
-		"the run ends before":     {with(unknown("a"), final("unknown", EffectUnknown)), 1, PhaseDone, true, ""},
+		"unknown":                 {with(unknown()), 1, PhaseUnknown, true, ""},
+		"settled":                 {with(unknown(), settled), 0, PhaseUnknown, true, EffectRejected},
+		"settled, with a result":  {with(unknown(), settled, final("rejected", EffectRejected)), 0, PhaseDone, true, EffectRejected},
+		"the run ends before":     {with(unknown(), final("unknown", EffectUnknown)), 1, PhaseDone, true, ""},
 		"the run ends under way":  {with(final("unknown", EffectUnknown)), 1, PhaseDone, true, ""},
 		"known":                   {with(final("ok", EffectCommitted)), 0, PhaseDone, false, ""},
 		"the other is repeatable": {with(say(CallCompleted{ID: "p", Attempt: 1, Class: "timeout", Effect: EffectUnknown, Retryable: true})), 0, PhaseDispatched, false, ""},
@@ -118,7 +118,7 @@ func TestUnknownEffects(t *testing.T) {
 			}
 		})
 	}
-	s := journalOf(t, with(unknown("a"))...).State
+	s := journalOf(t, with(unknown())...).State
 	want := []UnknownEffect{{CallID: "a", EffectKey: "key-a", Tool: "s.a", Since: beginning.Add(3 * time.Second), NotedAt: beginning.Add(4 * time.Second)}}
 	if diff := cmp.Diff(want, s.Unknown); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -140,11 +140,11 @@ func TestRefusedPlans(t *testing.T) {
 		entries []entry
 		want    map[string]bool
 	}{
-		"denied":            {begun(proposed(asks), requested("d"), by("ann", ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
-		"denied after all":  {begun(proposed(asks), requested("d"), by("ann", ApprovalGranted{Digest: "d"}), by("ann", ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
-		"announced, denied": {begun(intent, requested("d"), by("ann", ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
+		"denied":            {begun(proposed(asks), requested("d"), ann(ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
+		"denied after all":  {begun(proposed(asks), requested("d"), ann(ApprovalGranted{Digest: "d"}), ann(ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
+		"announced, denied": {begun(intent, requested("d"), ann(ApprovalDenied{Digest: "d"})), map[string]bool{"plan-q": true}},
 		"lapsed":            {begun(proposed(asks), requested("d"), say(ApprovalDenied{Digest: "d", Expired: true})), map[string]bool{}},
-		"approved":          {begun(proposed(asks), requested("d"), by("ann", ApprovalGranted{Digest: "d"})), map[string]bool{}},
+		"approved":          {begun(proposed(asks), requested("d"), ann(ApprovalGranted{Digest: "d"})), map[string]bool{}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestIntentsAreUsedOnce(t *testing.T) {
 	entries := begun(
 		say(DecisionMade{Kind: DecisionRequestApproval, Calls: []Call{{ID: "i", Tool: "request_approval"}}}),
 		say(ApprovalRequested{Digest: "d", Intent: true, Calls: []PendingCall{{ID: "i-0", Tool: "s.q", ArgumentsDigest: "args"}}}),
-		by("ann", ApprovalGranted{Digest: "d"}), ok("i", 0), say(TurnCompleted{}),
+		ann(ApprovalGranted{Digest: "d"}), ok("i", 0), say(TurnCompleted{}),
 	)
 	draft := journalOf(t, entries...)
 	if len(draft.State.Intents) != 1 {

@@ -187,6 +187,11 @@ func TestOutcomesThatAreNotWanted(t *testing.T) {
 			t.Errorf("%s: wanted", name)
 		}
 	}
+	// The journal said that it was lost; what is said later is for a person to weigh.
+	s = scene{acts: []act{calls(called("a:act", `{}`)), restarts}}.play(t)
+	if _, wanted := RecordOutcome(s.look(), "a", 1, gave(`1`), 0); wanted {
+		t.Errorf("of a call that was given up: wanted")
+	}
 }
 
 // What becomes of calls whose sender is gone.

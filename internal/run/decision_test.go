@@ -75,6 +75,9 @@ func TestDecisions(t *testing.T) {
 		"a reply larger than can be journalled": {
 			acts: []act{calls(called("a:read", `{"k":"`+strings.Repeat("x", maxReplyBytes)+`"}`)), inTheAir()}, wantKind: Await, wantClasses: map[string]string{},
 		},
+		"a reply that grows when it is journalled": {
+			acts: []act{says(finalAnswer(strings.Repeat("\x01", maxReplyBytes-1)))}, wantKind: Await,
+		},
 		"a built-in tool beside other calls is invalid and the others run": {
 			acts:        []act{calls(called("a:ask", `{"question":"?"}`), called("b:read", `{}`)), inTheAir("b")},
 			wantClasses: map[string]string{"a": "validation"}, wantKind: Await,

@@ -171,6 +171,14 @@ func TestAGrantedBatchIsJudgedAgain(t *testing.T) {
 			spec: asking(returning(60)), acts: append(granted[:3:3], rules(ruled(denyRule("no", "s.pay"))), goesOn, inTheAir()),
 			wantKind: Await, wantClasses: map[string]string{"p1": "denied"},
 		},
+		"the rule that asks was edited": {
+			spec: asking(returning(60)), acts: append(granted[:3:3], rules(*asking(returning(90))), goesOn, inTheAir()),
+			wantKind: Rest, wantWaiting: v1alpha1.ReasonApprovalRequired,
+		},
+		"another rule was edited": {
+			spec: asking(returning(60)), acts: append(granted[:3:3], rules(ruled(askRule("payments", returning(60), "s.pay"), allowRule("others", "s.*"))), goesOn, inTheAir("p1")),
+			wantKind: Await,
+		},
 		"another rule asks": {
 			spec: asking(returning(60)), acts: append(granted[:3:3], rules(ruled(askRule("others", returning(90), "s.pay"))), goesOn, inTheAir()),
 			wantKind: Rest, wantWaiting: v1alpha1.ReasonApprovalRequired,

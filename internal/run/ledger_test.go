@@ -27,11 +27,14 @@ type ledger struct {
 	doubtful map[string]bool
 	finals   map[string]int
 	request  *model.Request
-	epoch    int64
+	// over is true once a denial ends the run, asked holds the turns that asked people.
+	over  bool
+	asked map[int32]bool
+	epoch int64
 }
 
 func newLedger(w *world) *ledger {
-	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}}
+	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[int32]bool{}}
 }
 
 // note sees each event once it is committed.
@@ -41,19 +44,11 @@ func (l *ledger) note(record journal.Record) {
 		w.t.Fatalf("epoch %d follows %d", event.Epoch, l.epoch)
 	}
 	l.epoch = event.Epoch
-	//nolint:exhaustive // the others say nothing about the outside
 	switch event.Type {
-	case journal.TypeApprovalGranted:
-		v := w.facts.Verdicts
-		if payload := decoded[journal.ApprovalGranted](w.t, record); v.Approve != payload.Digest || v.ApproveBy != event.By || event.By == "" {
-			w.t.Fatalf("%q approved %q, but the journal says %q, %q", v.ApproveBy, v.Approve, event.By, payload.Digest)
+	case journal.TypeDecisionMade:
+		if l.over {
+			w.t.Fatalf("the model is asked again after a denial that ends the run")
 		}
-	case journal.TypeEffectReconciled:
-		payload := decoded[journal.EffectReconciled](w.t, record)
-		if v := w.facts.Verdicts; v.Settlements[payload.EffectKey] != payload.Effect || v.SettleBy != event.By {
-			w.t.Fatalf("nobody settled %s as %s", payload.EffectKey, payload.Effect)
-		}
-		delete(l.doubtful, payload.ID)
 	case journal.TypeCallDispatched:
 		for _, dispatch := range decoded[journal.CallDispatched](w.t, record).Calls {
 			if l.announced[dispatch.ID]++; l.announced[dispatch.ID] == 1 {
@@ -62,6 +57,33 @@ func (l *ledger) note(record journal.Record) {
 		}
 	case journal.TypeCallCompleted:
 		l.complete(decoded[journal.CallCompleted](w.t, record))
+	default:
+		l.people(record)
+	}
+}
+
+// people checks what the journal says of people.
+func (l *ledger) people(record journal.Record) {
+	event, w, v := record.Event, l.w, l.w.facts.Verdicts
+	//nolint:exhaustive // the others say nothing about people
+	switch event.Type {
+	case journal.TypeApprovalDenied:
+		l.over = l.over || decoded[journal.ApprovalDenied](w.t, record).End
+	case journal.TypeQuestionAsked:
+		if l.asked[event.Turn] {
+			w.t.Fatalf("the question of turn %d is put twice", event.Turn)
+		}
+		l.asked[event.Turn] = true
+	case journal.TypeApprovalGranted:
+		if payload := decoded[journal.ApprovalGranted](w.t, record); v.Approve != payload.Digest || v.ApproveBy != event.By || event.By == "" {
+			w.t.Fatalf("%q approved %q, but the journal says %q, %q", v.ApproveBy, v.Approve, event.By, payload.Digest)
+		}
+	case journal.TypeEffectReconciled:
+		payload := decoded[journal.EffectReconciled](w.t, record)
+		if v.Settlements[payload.EffectKey] != payload.Effect || v.SettleBy != event.By {
+			w.t.Fatalf("nobody settled %s as %s", payload.EffectKey, payload.Effect)
+		}
+		delete(l.doubtful, payload.ID)
 	}
 }
 

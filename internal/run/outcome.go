@@ -151,6 +151,9 @@ func repeatsOf(s *journal.State, plan, digest string) int32 {
 
 // complete closes a turn whose calls all have their results.
 func complete(f Facts, turn *journal.Turn) Step {
+	if turn.Denied != nil && turn.Denied.End {
+		return commit(afterDenial(turn, *turn.Denied)...)
+	}
 	event := journal.TurnCompleted{Failed: len(turn.Calls) > 0}
 	var plans, results []string
 	for i := range turn.Calls {

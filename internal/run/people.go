@@ -36,13 +36,18 @@ func question(f Facts) (Step, bool) {
 	if text, ok := f.Verdicts.Answers[q.ID]; ok && f.Verdicts.AnswerBy != "" {
 		return commitBy(f.Verdicts.AnswerBy,
 			journal.QuestionAnswered{ID: q.ID, Text: text},
-			journal.CallCompleted{ID: q.CallID, Final: true, Class: "ok", Value: jsonString(text)},
+			answeredResult(q.CallID, text),
 		), true
 	}
 	if f.Desired == Suspended {
 		return Step{}, false
 	}
 	return rest("InputRequired", fmt.Sprintf("question %s waits for an answer in the annotation pawl.run/answer", q.ID), earliest(q.ExpiresAt, deadline(f))), true
+}
+
+// answeredResult tells the model what a person answered.
+func answeredResult(callID, text string) journal.CallCompleted {
+	return journal.CallCompleted{ID: callID, Final: true, Class: "ok", Value: jsonString(text)}
 }
 
 func approval(f Facts) (Step, bool) {
@@ -65,11 +70,12 @@ func granted(f Facts, a *journal.ApprovalRequested) Step {
 	if !a.Intent {
 		return commitBy(f.Verdicts.ApproveBy, event)
 	}
-	var results []journal.Payload
-	for _, call := range f.State.OpenTurn().Calls {
-		results = append(results, journal.CallCompleted{ID: call.Call.ID, Final: true, Class: "ok", Value: []byte(`{"approved":true}`)})
-	}
-	return commitBy(f.Verdicts.ApproveBy, event, results...)
+	return commitBy(f.Verdicts.ApproveBy, event, approvedResult(f.State.OpenTurn()))
+}
+
+// approvedResult tells the model that a person agrees with what it intends.
+func approvedResult(turn *journal.Turn) journal.CallCompleted {
+	return journal.CallCompleted{ID: turn.Calls[0].Call.ID, Final: true, Class: "ok", Value: []byte(`{"approved":true}`)}
 }
 
 // denied refuses a batch, or what the model intended.
@@ -150,6 +156,9 @@ func questionID(uid string, turn int32, seq int64) string {
 
 // askQuestion puts the model's question before people.
 func askQuestion(f Facts, turn *journal.Turn) Step {
+	if turn.Answer != nil {
+		return commit(answeredResult(turn.Calls[0].Call.ID, turn.Answer.Text))
+	}
 	return commit(journal.QuestionAsked{
 		ID: questionID(f.State.UID, turn.Number, f.State.Events+1), CallID: turn.Calls[0].Call.ID,
 		Text:      bounded(turn.Decision.Text, 4096),
@@ -159,6 +168,13 @@ func askQuestion(f Facts, turn *journal.Turn) Step {
 
 // askIntent puts what the model intends before people.
 func askIntent(f Facts, turn *journal.Turn) Step {
+	switch turn.Gate {
+	case journal.GateGranted:
+		return commit(approvedResult(turn))
+	case journal.GateDenied:
+		return commit(afterDenial(turn, *turn.Denied)...)
+	case journal.GateNone, journal.GatePending:
+	}
 	for _, intent := range turn.Decision.Intents {
 		if f.State.Refused[intent.PlanDigest] {
 			return commit(refused(turn.Calls[0].Call, "a person has denied exactly this before; do not ask for it again"))

@@ -126,3 +126,21 @@ func TestCheckpointFailedKeepsWhatWasKnown(t *testing.T) {
 		t.Errorf("OutcomeUnknown is %s", c.Status)
 	}
 }
+
+// The status of an ended run speaks of the newest generation, or whoever goes by it
+// would wait for ever.
+func TestAnEndedRunIsObserved(t *testing.T) {
+	ended := Derive(states()["ended: MaxTurns"], v1alpha1.AgentRunStatus{})
+	facts := states()["running"]
+	facts.Generation = 9
+	for name, got := range map[string]v1alpha1.AgentRunStatus{"derived": Derive(facts, ended), "observed": Observed(ended, 9)} {
+		want := *ended.DeepCopy()
+		want.ObservedGeneration = 9
+		for i := range want.Conditions {
+			want.Conditions[i].ObservedGeneration = 9
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", name, diff)
+		}
+	}
+}

@@ -157,6 +157,43 @@ var _ = Describe("Runs", Ordered, ContinueOnFailure, func() {
 		expectStrict(locked)
 	})
 
+	It("use a tool's Secret as it is when they call, and never show it", func(ctx SpecContext) {
+		lock := newLock("k3y-one")
+		key := w.start(ctx, "guarded", fmt.Sprintf(`
+model: {script: [{toolCalls: [{tool: vault.open}]}, {question: "Go on?"}, {toolCalls: [{tool: vault.open}]}, {finalExpression: 'string(results[0])'}]}
+policy:
+  servers: [{name: vault, http: {url: %q, headersFrom: [{name: X-Key, secretKeyRef: {name: vault, key: value}}], tools: [{name: open, inputSchema: {type: object}}]}}]
+  tools: [{match: ["vault.*"], effect: ReadOnly, maxAttempts: 1}]`, lock.URL))
+		run := awaitOpen(ctx, key, v1alpha1.ReasonConfigurationNotReady)
+		Expect(condition(run, v1alpha1.ConditionSucceeded).Message).To(Equal("Secret vault does not exist"))
+		secret := &corev1.Secret{ObjectMeta: w.meta("vault"), StringData: map[string]string{"value": "k3y-one"}}
+		Expect(env.Admin.Create(ctx, secret)).To(Succeed())
+		question := awaitOpen(ctx, key, v1alpha1.ReasonInputRequired).Status.Question
+		lock.change("k3y-two")
+		secret.StringData = map[string]string{"value": "k3y-two"}
+		Expect(env.Admin.Update(ctx, secret)).To(Succeed())
+		Expect(dana.annotate(ctx, key, map[string]string{v1alpha1.AnnotationAnswer: jsonText(map[string]string{question.ID: "yes"})})).To(Succeed())
+		run = awaitCompleted(ctx, key)
+		Expect(run.Status.Result.Text).To(Equal("opened"))
+		records, state := journalOf(ctx, run)
+		Expect(results(state, 1)[0].Class).To(Equal("ok"))
+		for _, record := range records {
+			Expect(string(record.Bytes)).NotTo(ContainSubstring("k3y-"))
+		}
+	})
+
+	It("wait for a ToolPolicy that does not compile, and go on when it does", func(ctx SpecContext) {
+		key := w.start(ctx, "broken-policy", `
+model: {script: [{toolCalls: [{tool: status.get}]}, {final: Done.}]}
+policy: {rules: [{name: reads, match: ["status.*"], when: "args.amount <", action: Allow}]}`)
+		run := awaitOpen(ctx, key, v1alpha1.ReasonConfigurationNotReady)
+		Expect(condition(run, v1alpha1.ConditionSucceeded).Message).To(HavePrefix("ToolPolicy broken-policy is not ready: "))
+		policy := &v1alpha1.ToolPolicy{}
+		Expect(env.Admin.Get(ctx, key, policy)).To(Succeed())
+		Expect(env.Admin.Patch(ctx, policy, client.RawPatch("application/json-patch+json", []byte(`[{"op": "remove", "path": "/spec/rules/0/when"}]`)))).To(Succeed())
+		Expect(requests(awaitCompleted(ctx, key), "status.get")).To(HaveLen(1))
+	})
+
 	It("are deleted when a time to live is set after their end", func(ctx SpecContext) {
 		key := w.key("ttl-later")
 		run := awaitCompleted(ctx, key)

@@ -57,6 +57,15 @@ model:
 			"throttled-once": `
 model: {script: [{toolCalls: [{tool: fail.throttled, arguments: {times: 1}}]}, {finalExpression: 'results[0] == null ? "not now" : "done"'}]}
 policy: {tools: [{match: ["fail.throttled"], effect: NonIdempotent}]}`,
+			"keeps-failing": `
+model: {script: [{toolCalls: [{tool: fail.internal}]}, {finalExpression: 'results[0] == null ? "failed" : "done"'}]}
+policy: {tools: [{match: ["fail.internal"], effect: Idempotent, maxAttempts: 2}]}`,
+			"read-too-slow": `
+model: {script: [{toolCalls: [{tool: slow.wait, arguments: {seconds: 600}}]}, {final: Done.}]}
+policy: {tools: [{match: ["slow.*"], effect: ReadOnly, maxAttempts: 1, timeoutSeconds: 1}]}`,
+			"write-too-slow": `
+model: {script: [{toolCalls: [{tool: slow.wait, arguments: {seconds: 600}}]}, {final: Done.}]}
+policy: {tools: [{match: ["slow.*"], effect: NonIdempotent, timeoutSeconds: 1}]}`,
 			"too-often": `
 model: {script: [{toolCalls: [{tool: counter.next}, {tool: counter.next}, {tool: counter.next}]}, {toolCalls: [{tool: counter.next}]}, {final: Done.}]}
 policy: {tools: [{match: ["counter.*"], maxCallsPerRun: 2}]}`,
@@ -178,6 +187,24 @@ run: {limits: {maxRepeatedPlans: 2}}`,
 		Expect(requests(run, "fail.throttled")).To(HaveLen(1))
 		_, state := journalOf(ctx, run)
 		Expect(results(state, 1)[0].Message).To(ContainSubstring("wait at least 1 seconds"))
+	})
+
+	It("that keep failing in every attempt are put before a person", func(ctx SpecContext) {
+		key := w.key("keeps-failing")
+		run := awaitOpen(ctx, key, v1alpha1.ReasonOutcomeUnknown)
+		entries := sorted(run, "fail.internal")
+		Expect(entries).To(HaveLen(2))
+		Expect(entries[0].Key).NotTo(BeEmpty())
+		Expect(entries[1].Key).To(Equal(entries[0].Key))
+		settle(ctx, run, journal.EffectRejected)
+		Expect(awaitCompleted(ctx, key).Status.Result.Text).To(Equal("failed"))
+	})
+
+	It("that take too long are cut off: a read has failed, of a write nobody knows", func(ctx SpecContext) {
+		run := awaitCompleted(ctx, w.key("read-too-slow"))
+		_, state := journalOf(ctx, run)
+		Expect(results(state, 1)[0].Class).To(Equal("timeout"))
+		Expect(awaitOpen(ctx, w.key("write-too-slow"), v1alpha1.ReasonOutcomeUnknown).Status.UnknownEffects).To(HaveLen(1))
 	})
 
 	It("beyond maxCallsPerRun are refused and the others run", func(ctx SpecContext) {

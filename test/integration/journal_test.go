@@ -14,7 +14,6 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
-	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 // readJournal reads a run's journal, which verifies its chain, and folds it.
@@ -86,12 +85,6 @@ func results(state *journal.State, turn int) []*journal.CallCompleted {
 		list = append(list, state.Transcript[turn-1].Calls[i].Last)
 	}
 	return list
-}
-
-// told is what the model was told by the newest message that it would be sent next.
-func told(state *journal.State) string {
-	messages := prompt.Project(state).Messages
-	return messages[len(messages)-1].Text
 }
 
 // segmentsOf lists the ConfigMaps of a run's journal.

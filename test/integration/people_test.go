@@ -330,6 +330,19 @@ policy: {tools: [{match: ["slow.*"], effect: NonIdempotent}]}`)
 			Expect(run.Status.UnknownEffects).To(BeEmpty())
 		})
 
+		It("ends a run that waits for something else than people", func(ctx SpecContext) {
+			reasons := map[string]v1alpha1.Reason{
+				"cancel-resolving": v1alpha1.ReasonPending, "cancel-unready": v1alpha1.ReasonConfigurationNotReady, "cancel-backoff": v1alpha1.ReasonModelUnavailable,
+			}
+			w.start(ctx, "cancel-resolving", `{policy: {servers: [{name: mute, mcp: {url: VOID}}]}, run: {modelRef: {name: approve}}}`)
+			w.start(ctx, "cancel-unready", `{run: {modelRef: {name: no-such-model}}}`)
+			w.start(ctx, "cancel-backoff", `{model: {maxAttempts: 100, script: [{error: {status: 529}}]}}`)
+			for name, reason := range reasons {
+				awaitOpen(ctx, w.key(name), reason)
+				cancel(ctx, w.key(name))
+			}
+		})
+
 		It("ends a run that never began", func(ctx SpecContext) {
 			run := awaitEnd(ctx, w.key("cancel-never-made"), v1alpha1.ReasonCancelled)
 			Expect(run.Status.StartTime).NotTo(BeNil())

@@ -28,6 +28,8 @@ type reasonSpec struct {
 	// may give another namespace.
 	scenario string
 	prepare  func(context.Context, world) world
+	// late is true for a state that passes, so that the scenario is started by its spec.
+	late bool
 	// act does what has to be done beside waiting.
 	act func(context.Context, client.ObjectKey)
 	// check looks closer once the reason is there.
@@ -56,7 +58,7 @@ func failed(reason v1alpha1.Reason) state { return state{reason, metav1.Conditio
 // reasonSpecs reach every reason, each in every way that has code of its own.
 var reasonSpecs = []reasonSpec{
 	{
-		state: open(v1alpha1.ReasonPending),
+		state: open(v1alpha1.ReasonPending), late: true,
 		prepare: func(ctx context.Context, w world) world {
 			w.createModel(ctx, "ready", v1alpha1.ModelSpec{Script: []v1alpha1.ScriptStep{{Final: "Done."}}})
 			model := &v1alpha1.Model{}
@@ -72,6 +74,9 @@ var reasonSpecs = []reasonSpec{
 	{
 		state:    open(v1alpha1.ReasonRunning),
 		scenario: `{model: {script: [{final: Done., delayMilliseconds: 600000}]}}`,
+		check: func(_ context.Context, run *v1alpha1.AgentRun) {
+			Expect(run.Status.Owner.Worker).To(HavePrefix("worker-"))
+		},
 	},
 	{
 		state:    open(v1alpha1.ReasonApprovalRequired),
@@ -359,21 +364,32 @@ model: {script: [{toolCalls: [{tool: billing.refund, arguments: {order_id: order
 policy: {rules: [{name: refunds, match: ["billing.*"], action: Ask, approval: {message: A large refund}}, {name: reads, match: ["status.*"], action: Allow}]}`
 
 var _ = Describe("Reasons", Ordered, ContinueOnFailure, func() {
+	var w world
 	keys := map[string]client.ObjectKey{}
 
+	start := func(ctx context.Context, s reasonSpec) {
+		GinkgoHelper()
+		at := w
+		if s.prepare != nil {
+			at = s.prepare(ctx, w)
+		}
+		keys[s.text()] = at.start(ctx, s.name(), s.scenario)
+	}
+
 	BeforeAll(func(ctx SpecContext) {
-		w := newWorld(ctx, "reasons")
+		w = newWorld(ctx, "reasons")
 		for _, s := range reasonSpecs {
-			at := w
-			if s.prepare != nil {
-				at = s.prepare(ctx, w)
+			if !s.late {
+				start(ctx, s)
 			}
-			keys[s.text()] = at.start(ctx, s.name(), s.scenario)
 		}
 	})
 
 	for _, s := range reasonSpecs {
 		It(s.text(), func(ctx SpecContext) {
+			if s.late {
+				start(ctx, s)
+			}
 			key := keys[s.text()]
 			if s.act != nil {
 				s.act(ctx, key)

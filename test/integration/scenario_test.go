@@ -250,13 +250,12 @@ func approve(ctx context.Context, key client.ObjectKey) *v1alpha1.AgentRun {
 }
 
 // deny waits for a request for approval and denies it as dana.
-func deny(ctx context.Context, key client.ObjectKey, reason string) *v1alpha1.AgentRun {
+func deny(ctx context.Context, key client.ObjectKey, reason string) {
 	GinkgoHelper()
 	run := awaitOpen(ctx, key, v1alpha1.ReasonApprovalRequired)
 	Expect(dana.annotate(ctx, key, map[string]string{
 		v1alpha1.AnnotationDeny: run.Status.Pending.Digest, v1alpha1.AnnotationDenyReason: reason,
 	})).To(Succeed())
-	return run
 }
 
 // settle says as dana what became of the only effect that nobody knows of.

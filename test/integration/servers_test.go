@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	. "github.com/onsi/ginkgo/v2"
+
 	toolserver "github.com/pawl-run/pawl/test/toolserver/tools"
 )
 
@@ -51,6 +53,28 @@ func (g *gateway) stop() {
 	g.CloseClientConnections()
 	g.Close()
 }
+
+// lock is a tool that opens to who has the key.
+type lock struct {
+	*httptest.Server
+	key atomic.Value
+}
+
+func newLock(key string) *lock {
+	l := &lock{}
+	l.change(key)
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Key") != l.key.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(w, `"opened"`)
+	}))
+	DeferCleanup(l.Close)
+	return l
+}
+
+func (l *lock) change(key string) { l.key.Store(key) }
 
 // blackHole takes every request and answers none.
 type blackHole struct {

@@ -98,9 +98,10 @@ func unknownNotice(event journal.Event) (notice, bool) {
 // announceProblem publishes once for each problem with a verdict that a process sees.
 func (r *Reconciler) announceProblem(object *v1alpha1.AgentRun, s *session, problem string) {
 	notes := r.memory.of(s.uid)
-	if problem == "" || notes.problem == problem {
+	fresh := problem != "" && notes.problem != problem
+	notes.problem = problem
+	if !fresh {
 		return
 	}
-	notes.problem = problem
 	r.recorder.Eventf(object, nil, eventWarning, "VerdictIgnored", "Judge", "%s", problem)
 }

@@ -2,12 +2,15 @@ package agentrun
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/run"
@@ -82,11 +85,13 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 	f.mu.Lock()
 	f.byRun[uid] = append(f.byRun[uid], entry)
 	f.mu.Unlock()
-	watchdog := f.clock.AfterFunc(timeout+watchdogMargin, func() { f.land(key, entry, hung(entry)) })
+	watchdog := f.clock.AfterFunc(timeout+watchdogMargin, func() {
+		f.executor.Go(func() { f.land(key, entry, hung(entry)) })
+	})
 	f.executor.Go(func() {
 		defer cancel()
-		landed := &flight{}
-		work(ctx, landed)
+		landed := &flight{call: entry.call, asked: entry.asked}
+		landed.fly(ctx, work)
 		watchdog.Stop()
 		f.land(key, entry, landed)
 	})
@@ -124,6 +129,29 @@ func hungConfiguration(entry *flight) *run.Configuration {
 		return nil
 	}
 	return &run.Configuration{NotReady: "the tool servers do not answer"}
+}
+
+// fly does the work. A panic, which some input of one run may bring about, must not end
+// the process and with it every other run: it is an outcome that nobody knows.
+func (f *flight) fly(ctx context.Context, work func(context.Context, *flight)) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		// What caused it may hold what a model or a tool said; its type and place do not.
+		ctrl.Log.WithName("agentrun").Error(fmt.Errorf("panic of type %T", cause), "An adapter failed", "stack", string(debug.Stack()))
+		const message = "the operator failed while it was under way"
+		switch {
+		case f.call != "":
+			f.outcome = tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: message}
+		case f.asked != nil:
+			f.failure = &model.Error{Class: model.ClassTransient, Sent: true, Detail: message}
+		default:
+			f.configuration = &run.Configuration{NotReady: "the operator failed while it looked up what the run refers to"}
+		}
+	}()
+	work(ctx, f)
 }
 
 // landed lists what has ended and was not settled yet.

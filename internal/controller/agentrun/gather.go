@@ -58,8 +58,10 @@ func (r *Reconciler) gatherRules(ctx context.Context, object *v1alpha1.AgentRun,
 	var compiled []*policy.Policy
 	for _, ref := range object.Spec.ToolPolicyRefs {
 		found := &v1alpha1.ToolPolicy{}
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: ref.Name}, found)
+		key := client.ObjectKey{Namespace: object.Namespace, Name: ref.Name}
+		err := r.client.Get(ctx, key, found)
 		if apierrors.IsNotFound(err) {
+			r.policies.forget(key)
 			return rules{problem: fmt.Sprintf("ToolPolicy %s does not exist", ref.Name)}, nil
 		}
 		if err != nil {
@@ -82,13 +84,14 @@ func (r *Reconciler) gatherRules(ctx context.Context, object *v1alpha1.AgentRun,
 	return rules{set: set, policies: compiled}, nil
 }
 
-// policyCache keeps compiled policies by object and generation.
+// policyCache keeps the newest compiled form of each policy.
 type policyCache struct {
 	mu       sync.Mutex
-	compiled map[types.UID]compiledPolicy
+	compiled map[client.ObjectKey]compiledPolicy
 }
 
 type compiledPolicy struct {
+	uid        types.UID
 	generation int64
 	policy     *policy.Policy
 	problems   []policy.Problem
@@ -97,15 +100,22 @@ type compiledPolicy struct {
 func (c *policyCache) compile(object *v1alpha1.ToolPolicy) (*policy.Policy, []policy.Problem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.compiled[object.UID]; ok && known.generation == object.Generation {
+	key := client.ObjectKeyFromObject(object)
+	if known, ok := c.compiled[key]; ok && known.uid == object.UID && known.generation == object.Generation {
 		return known.policy, known.problems
 	}
 	if c.compiled == nil {
-		c.compiled = map[types.UID]compiledPolicy{}
+		c.compiled = map[client.ObjectKey]compiledPolicy{}
 	}
 	one, problems := policy.Compile(object.Name, object.Spec)
-	c.compiled[object.UID] = compiledPolicy{generation: object.Generation, policy: one, problems: problems}
+	c.compiled[key] = compiledPolicy{uid: object.UID, generation: object.Generation, policy: one, problems: problems}
 	return one, problems
+}
+
+func (c *policyCache) forget(key client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.compiled, key)
 }
 
 // splitTool parts a full name into server and the server's own name of the tool.

@@ -2,7 +2,6 @@ package agentrun
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/status"
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // showNow says whether status has to follow at once: on every wait and ending, when
@@ -148,8 +148,8 @@ func (r *Reconciler) expire(ctx context.Context, object *v1alpha1.AgentRun) (ctr
 	return ctrl.Result{}, nil
 }
 
-// verdictsOf reads what people said. Values that are not JSON where they should be
-// count as nothing said; Problem tells.
+// verdictsOf reads what people said. Values that are not JSON where they should be, or
+// say two things of the same name, count as nothing said; Problem tells.
 func verdictsOf(object *v1alpha1.AgentRun) run.Verdicts {
 	a := object.Annotations
 	verdicts := run.Verdicts{
@@ -166,9 +166,17 @@ func readMap(text string) (map[string]string, bool) {
 	if text == "" {
 		return nil, false
 	}
-	values := map[string]string{}
-	if err := json.Unmarshal([]byte(text), &values); err != nil {
+	object, err := strictjson.Object([]byte(text), strictjson.Limits{})
+	if err != nil {
 		return nil, true
+	}
+	values := map[string]string{}
+	for name, value := range object {
+		said, ok := value.(string)
+		if !ok {
+			return nil, true
+		}
+		values[name] = said
 	}
 	return values, false
 }

@@ -1,0 +1,166 @@
+package agentrun
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// stepper is an Executor that does nothing by itself.
+type stepper struct{ pending []func() }
+
+func (s *stepper) Go(f func()) { s.pending = append(s.pending, f) }
+
+// run does everything that was started, and what that starts.
+func (s *stepper) run() (ran int) {
+	for len(s.pending) > 0 {
+		next := s.pending[0]
+		s.pending = s.pending[1:]
+		next()
+		ran++
+	}
+	return ran
+}
+
+var flightKey = types.NamespacedName{Namespace: "ns", Name: "run"}
+
+func newFlights(t *testing.T) (*Flights, *stepper, *clocktesting.FakeClock, *int) {
+	t.Helper()
+	executor, clock, woken := &stepper{}, clocktesting.NewFakeClock(time.Unix(0, 0)), new(int)
+	return NewFlights(executor, clock, func(types.NamespacedName) { *woken++ }), executor, clock, woken
+}
+
+func TestFlightsCountUntilSettled(t *testing.T) {
+	f, executor, clock, woken := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1"}, time.Hour, func(context.Context, *flight) { clock.Step(3 * time.Second) })
+	if calls := f.underWay("uid", nil).calls; !calls["c1"] || len(f.landed("uid")) != 0 {
+		t.Fatal("the call is not under way, or has landed before it was made")
+	}
+	executor.run()
+	landed := f.landed("uid")
+	if len(landed) != 1 || *woken != 1 || landed[0].duration != 3*time.Second {
+		t.Fatalf("landed %v, woken %d times", landed, *woken)
+	}
+	if calls := f.underWay("uid", nil).calls; !calls["c1"] {
+		t.Error("a call whose outcome is not recorded yet looks lost")
+	}
+	if calls := f.underWay("uid", landed).calls; calls["c1"] {
+		t.Error("a call whose outcome is in the draft is still under way")
+	}
+	f.settle("uid", landed)
+	if calls := f.underWay("uid", nil).calls; calls["c1"] || len(f.landed("uid")) != 0 {
+		t.Error("a settled call is still there")
+	}
+}
+
+func TestFlightsTellKindsApart(t *testing.T) {
+	f, executor, _, _ := newFlights(t)
+	nothing := func(context.Context, *flight) {}
+	f.start("uid", flightKey, &flight{asked: &run.Asked{}}, time.Hour, nothing)
+	f.start("uid", flightKey, &flight{}, time.Hour, nothing)
+	f.start("other", flightKey, &flight{asked: &run.Asked{}}, time.Hour, nothing)
+	if air := f.underWay("uid", nil); !air.model || !air.resolving || len(air.calls) != 0 {
+		t.Errorf("under way: %+v", air)
+	}
+	if n := f.requests(); n != 2 {
+		t.Errorf("%d requests to models, want 2", n)
+	}
+	executor.run()
+	if n := f.requests(); n != 0 {
+		t.Errorf("%d requests to models after they have ended", n)
+	}
+}
+
+// TestStop checks that what changes nothing is stopped at once, and that the reply of
+// what may change something is waited for.
+func TestStop(t *testing.T) {
+	f, executor, clock, _ := newFlights(t)
+	stopped := map[string]bool{}
+	for _, entry := range []*flight{{call: "read"}, {call: "write", effectful: true}, {asked: &run.Asked{}}} {
+		f.start("uid", flightKey, entry, time.Hour, func(ctx context.Context, _ *flight) {
+			stopped[entry.call] = ctx.Err() != nil
+		})
+	}
+	f.stop("uid")
+	executor.run()
+	if !stopped["read"] || !stopped[""] || stopped["write"] {
+		t.Errorf("stopped at once: %v", stopped)
+	}
+
+	ended := make(chan struct{})
+	f.start("uid", flightKey, &flight{call: "slow write", effectful: true}, time.Hour, func(ctx context.Context, _ *flight) {
+		context.AfterFunc(ctx, func() { close(ended) })
+		f.stop("uid")
+		clock.Step(effectGrace - time.Millisecond)
+		if ctx.Err() != nil {
+			t.Error("stopped before the grace was over")
+		}
+		clock.Step(time.Millisecond)
+		<-ended
+	})
+	executor.run()
+}
+
+func TestDropForgets(t *testing.T) {
+	f, executor, _, _ := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1"}, time.Hour, func(ctx context.Context, _ *flight) {
+		if ctx.Err() == nil {
+			t.Error("a run that is gone still has a call under way")
+		}
+	})
+	f.drop("uid")
+	executor.run()
+	if calls := f.underWay("uid", nil).calls; len(calls) != 0 || len(f.landed("uid")) != 0 {
+		t.Error("a run that is gone still has flights")
+	}
+}
+
+// TestAPanicIsAnOutcome checks that what one run brings about ends neither the process
+// nor the run without a word.
+func TestAPanicIsAnOutcome(t *testing.T) {
+	f, executor, _, woken := newFlights(t)
+	for _, entry := range []*flight{{call: "c1"}, {asked: &run.Asked{}}, {}} {
+		f.start("uid", flightKey, entry, time.Hour, func(context.Context, *flight) { panic("what the model said") })
+	}
+	executor.run()
+	landed := f.landed("uid")
+	if len(landed) != 3 || *woken != 3 {
+		t.Fatalf("%d landed, woken %d times", len(landed), *woken)
+	}
+	call, asked, resolved := landed[0], landed[1], landed[2]
+	if call.outcome.Effect != tool.EffectUnknown || call.outcome.Retryable {
+		t.Errorf("the call's outcome is %+v", call.outcome)
+	}
+	if asked.failure == nil || asked.failure.Class != model.ClassTransient || !asked.failure.Sent {
+		t.Errorf("the request's failure is %+v", asked.failure)
+	}
+	if resolved.configuration == nil || resolved.configuration.NotReady == "" {
+		t.Errorf("the configuration is %+v", resolved.configuration)
+	}
+}
+
+// TestAFlightThatHangsIsLanded checks that a run does not wait for ever for an adapter
+// that ignores its deadline.
+func TestAFlightThatHangsIsLanded(t *testing.T) {
+	f, executor, clock, woken := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1"}, time.Minute, func(context.Context, *flight) {})
+	hangs := executor.pending
+	executor.pending = nil
+	clock.Step(time.Minute + watchdogMargin)
+	executor.run()
+	if landed := f.landed("uid"); len(landed) != 1 || landed[0].outcome.Effect != tool.EffectUnknown || *woken != 1 {
+		t.Errorf("landed %+v, woken %d times", landed, *woken)
+	}
+	executor.pending = hangs
+	executor.run()
+	if *woken != 1 || len(f.landed("uid")) != 1 {
+		t.Errorf("woken %d times", *woken)
+	}
+}

@@ -1,0 +1,116 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/test/models"
+)
+
+var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
+	var w world
+	servers := map[string]*models.Server{}
+
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx, "models")
+		start := func(name string, options models.Options, model, rest string, answers ...models.Answer) {
+			server := must(models.Start(options))
+			DeferCleanup(server.Close)
+			server.Enqueue(answers...)
+			servers[name] = server
+			w.start(ctx, name, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q%s}\n%s", server.URL(), model, rest))
+		}
+		none := models.Options{}
+		start("unreliable", none, "", "", models.ServerError(500), models.Throttled(time.Second), models.Cut(), models.Text("At last."))
+		start("locked", models.Options{Key: "another"}, "", "")
+		start("slow", none, ", requestTimeoutSeconds: 1", "", models.Hang(), models.Text("Here."))
+		start("cut-off", none, "", "", models.CutOff("The answer is"), models.Text("42."))
+		start("cut-by-budget", none, "", "run: {humanInput: Disabled, limits: {maxTokens: 2000}}", models.CutOff("The answer is"))
+		start("empty", none, "", "", models.Message(map[string]any{"role": "assistant", "content": ""}, "stop"), models.Text("Sorry."))
+		start("rude", none, "", "", models.Refusal("I would rather not."))
+		start("overflow", none, "", "", models.Refuse(400, "context_length_exceeded", "too long"))
+		start("parameters", none, ", parameters: {temperature: 0, seed: 7}, maxOutputTokens: 77", "run: {systemPrompt: Be brief.}", models.Text("Yes."))
+		start("two-calls", none, "", "",
+			models.Propose(models.Call{Name: "lookup", Arguments: `{"key":"profile"}`}, models.Call{Name: "lookup", Arguments: `{"key":"policy"}`}),
+			models.Text("Both known."))
+	})
+
+	// asked gives the requests of a run's server, which has nothing to complain about.
+	asked := func(name string) []models.Request {
+		GinkgoHelper()
+		expectStrict(servers[name])
+		Expect(servers[name].Queued()).To(BeZero(), "answers that nobody asked for")
+		return servers[name].Requests()
+	}
+
+	It("that fail are asked again, and what may have cost something is charged", func(ctx SpecContext) {
+		run := awaitCompleted(ctx, w.key("unreliable"))
+		Expect(run.Status.Result.Text).To(Equal("At last."))
+		Expect(run.Status.Turns).To(BeEquivalentTo(1), "a failed request is no turn")
+		Expect(run.Status.Usage.Estimated).To(BeTrue())
+		Expect(asked("unreliable")).To(HaveLen(4))
+		records, _ := journalOf(ctx, run)
+		var classes []string
+		for _, failure := range events[journal.ModelFailed](records) {
+			classes = append(classes, failure.Class)
+		}
+		Expect(classes).To(Equal([]string{"Transient", "Throttled", "Transient"}))
+	})
+
+	It("that refuse the key end a run within two requests", func(ctx SpecContext) {
+		run := awaitEnd(ctx, w.key("locked"), v1alpha1.ReasonModelError)
+		Expect(condition(run, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Unauthorized, status 401, code invalid_api_key"))
+		Expect(servers["locked"].Requests()).To(HaveLen(2))
+	})
+
+	It("that do not answer in time are asked again", func(ctx SpecContext) {
+		Expect(awaitCompleted(ctx, w.key("slow")).Status.Result.Text).To(Equal("Here."))
+		Expect(asked("slow")).To(HaveLen(2))
+	})
+
+	It("whose answer is cut off, or empty, are told so; it is no answer", func(ctx SpecContext) {
+		Expect(awaitCompleted(ctx, w.key("cut-off")).Status.Result.Text).To(Equal("42."))
+		Expect(asked("cut-off")[1].Last().Role).To(Equal("user"))
+		Expect(awaitCompleted(ctx, w.key("empty")).Status.Result.Text).To(Equal("Sorry."))
+		Expect(asked("empty")[1].Last().Role).To(Equal("user"))
+	})
+
+	It("whose answer was cut off by what was left of the budget have used it up", func(ctx SpecContext) {
+		awaitEnd(ctx, w.key("cut-by-budget"), v1alpha1.ReasonTokenBudgetExhausted)
+		Expect(asked("cut-by-budget")).To(HaveLen(1))
+	})
+
+	It("that refuse, or have no room left, end a run", func(ctx SpecContext) {
+		awaitEnd(ctx, w.key("rude"), v1alpha1.ReasonModelRefused)
+		awaitEnd(ctx, w.key("overflow"), v1alpha1.ReasonContextOverflow)
+		Expect(asked("overflow")).To(HaveLen(1))
+	})
+
+	It("get what the Model and the run say, and nothing else", func(ctx SpecContext) {
+		awaitCompleted(ctx, w.key("parameters"))
+		request := asked("parameters")[0]
+		Expect(string(request.Body)).To(And(ContainSubstring(`"temperature":0`), ContainSubstring(`"seed":7`), ContainSubstring(`77`)))
+		Expect(request.Messages[0].Text()).To(Equal("Be brief."))
+		Expect(request.Header.Get("Authorization")).To(BeEmpty())
+		Expect(request.Last().Text()).To(Equal("Do what the script says."))
+	})
+
+	It("get the results of two calls in the order of their calls", func(ctx SpecContext) {
+		awaitCompleted(ctx, w.key("two-calls"))
+		messages := asked("two-calls")[1].Messages
+		last := messages[len(messages)-2:]
+		Expect([]string{last[0].Text(), last[1].Text()}).To(Equal([]string{`{"value":"active"}`, `{"value":"refund-under-100"}`}))
+		calls := messages[len(messages)-3].ToolCalls
+		Expect([]string{last[0].ToolCallID, last[1].ToolCallID}).To(Equal([]string{calls[0].ID, calls[1].ID}))
+		for _, tool := range asked("two-calls")[0].Tools {
+			Expect(tool.Function.Name).NotTo(ContainSubstring("."), "names are safe for every provider")
+			Expect(strings.ToLower(tool.Function.Name)).To(Equal(tool.Function.Name))
+		}
+	})
+})
