@@ -6,7 +6,7 @@
 // compiler inlines it and drops the branch, so that a released binary holds neither the
 // branches nor any way to take them:
 //
-//	go build -o pawl ./cmd && go tool nm pawl | grep internal/canary
+//	go build -o pawl ./cmd && go tool objdump pawl | grep 'CALL.*internal/canary'
 //
 // finds nothing.
 package canary

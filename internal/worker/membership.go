@@ -196,7 +196,10 @@ func (m *Membership) look(ctx context.Context, identity string) (State, error) {
 		seen = append(seen, Seen{Name: lease.Name, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Draining: lease.Labels[labelDraining] != "", UID: string(lease.UID), Version: lease.ResourceVersion})
 	}
 	m.mu.Lock()
-	m.observer.Observe(m.options.Clock.Now(), seen)
+	// A look from outside the loop may be the first thing after a pause.
+	now := m.options.Clock.Now()
+	m.observer.Tick(now, m.fresh(now))
+	m.observer.Observe(now, seen)
 	before := m.workers
 	m.workers, m.known = m.observer.Workers(), true
 	changed := !slices.Equal(before, m.workers)

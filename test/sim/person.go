@@ -2,11 +2,13 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
 )
 
 // person acts on runs now and then, and on everything once the faults have stopped.
@@ -20,11 +22,23 @@ func (w *world) person() {
 		run := object.(*v1alpha1.AgentRun)
 		if quiet {
 			w.help(run)
+		} else if run.Spec.State == v1alpha1.StateActive && w.retrying(run) && w.chance(0.3) {
+			w.desire(run, v1alpha1.StateSuspended)
 		} else if w.chance(0.35) {
 			w.meddle(script, run)
 		}
 	}
 	w.after(w.between(200*time.Millisecond, 4*time.Second), nil, w.person)
+}
+
+// retrying says whether another attempt at some call is due: the moment in which time
+// that passes matters most.
+func (w *world) retrying(run *v1alpha1.AgentRun) bool {
+	turn := w.check.run(run.UID).state.OpenTurn()
+	if turn == nil {
+		return false
+	}
+	return slices.ContainsFunc(turn.Calls, func(call journal.CallState) bool { return call.Phase == journal.PhaseRetrying })
 }
 
 // scripts lists the newest run of each name.

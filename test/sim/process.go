@@ -145,7 +145,11 @@ func (p *process) stop(d time.Duration) {
 			return
 		}
 		p.stopped = false
-		p.woken, p.troubled = p.w.elapsed, p.w.elapsed
+		p.troubled = p.w.elapsed
+		if d > 1010*time.Millisecond {
+			// Less is no gap in the watch.
+			p.woken = p.w.elapsed
+		}
 		p.w.note(p.id, "goes on")
 		waited := p.frozen
 		p.frozen = nil

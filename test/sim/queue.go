@@ -28,10 +28,12 @@ type queue struct {
 	running  []reconcile.Request
 	again    []reconcile.Request
 	failures map[reconcile.Request]int
+	// due is when a delayed request is next added: the earliest time wins.
+	due map[reconcile.Request]time.Duration
 }
 
 func newQueue(p *process) *queue {
-	return &queue{p: p, failures: map[reconcile.Request]int{}}
+	return &queue{p: p, failures: map[reconcile.Request]int{}, due: map[reconcile.Request]time.Duration{}}
 }
 
 // Add implements workqueue.TypedInterface.
@@ -50,7 +52,17 @@ func (q *queue) Add(request reconcile.Request) {
 
 // AddAfter implements workqueue.TypedDelayingInterface.
 func (q *queue) AddAfter(request reconcile.Request, d time.Duration) {
-	q.p.w.after(d, q.p, func() { q.Add(request) })
+	at := q.p.w.elapsed + d
+	if due, waits := q.due[request]; waits && due <= at {
+		return
+	}
+	q.due[request] = at
+	q.p.w.after(d, q.p, func() {
+		if due, waits := q.due[request]; waits && due == at {
+			delete(q.due, request)
+			q.Add(request)
+		}
+	})
 }
 
 // serve gives the next request to a free worker.

@@ -166,7 +166,7 @@ func (w *world) trouble() {
 	}
 	r := w.replicas[w.rng.IntN(len(w.replicas))]
 	p := r.now
-	kind := w.rng.IntN(12)
+	kind := w.rng.IntN(14)
 	switch {
 	case kind == 0:
 		w.server.away = w.elapsed + w.between(time.Second, 40*time.Second)
@@ -185,8 +185,15 @@ func (w *world) trouble() {
 		p.toolsCutOff = w.elapsed + w.between(time.Second, 30*time.Second)
 		w.counts.Partitions++
 		w.note(p.id, "reaches no tool for %s", p.toolsCutOff-w.elapsed)
-	default:
+	case kind <= 11:
 		p.leave()
+	default:
+		// A machine with two replicas is suspended, and one of them wakes first.
+		for i, r := range w.replicas[:2] {
+			if r.now != nil {
+				r.now.stop(w.between(lease+time.Second, lease+8*time.Second) + time.Duration((i+w.steps)%2)*lease)
+			}
+		}
 	}
 	w.after(w.between(time.Second, 25*time.Second), nil, w.trouble)
 }

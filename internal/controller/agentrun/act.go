@@ -167,7 +167,7 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 	}
 	entry := &flight{call: call.ID, attempt: sending.Attempt, epoch: request.Epoch, effectful: call.Effect != journal.ReadOnly}
 	policies := policyNames(object)
-	mayLeave := r.rightToSend(s.acknowledged, call.Effect != journal.NonIdempotent)
+	mayLeave := r.rightToSend(s.acknowledged, call.Effect != journal.NonIdempotent || canary.Is(canary.GateIgnored))
 	r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
 		ctx = transport.WithGate(ctx, mayLeave)
 		server, name, err := r.clients.Tool(ctx, object.Namespace, policies, call.Tool)
@@ -192,7 +192,7 @@ var errWindow = errors.New("the right to send has lapsed")
 // rightToSend is asked immediately before the first byte of a call leaves.
 func (r *Reconciler) rightToSend(acknowledged time.Duration, repeatable bool) func() error {
 	return func() error {
-		if !canary.Is(canary.GateIgnored) && !repeatable && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
+		if !repeatable && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
 			return errWindow
 		}
 		return nil

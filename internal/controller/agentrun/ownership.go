@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
+	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/worker"
 )
 
@@ -110,4 +111,15 @@ func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *
 		return true, again
 	}
 	return false, 0
+}
+
+// correctHint shows who owns a run where status names somebody else who lives. A claim
+// that was executed long after its writer gave it up is known to nobody: the owner would
+// leave the run to the one whom status names, and that one to the owner.
+func (r *Reconciler) correctHint(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	hint := object.Status.Owner
+	if hint == nil || hint.Worker == s.draft.State.Owner || r.members.State(hint.Worker) != worker.Live {
+		return nil
+	}
+	return r.show(ctx, object, s, run.Step{})
 }

@@ -161,6 +161,9 @@ func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.
 	}
 	if foreign, again := r.foreign(ctx, object, session); foreign {
 		err := r.testify(ctx, object, session)
+		if err == nil {
+			err = r.correctHint(ctx, object, session)
+		}
 		r.memory.drop(object.UID)
 		return ctrl.Result{RequeueAfter: again}, err
 	}

@@ -414,6 +414,7 @@ func TestARunThatIsReplaced(t *testing.T) {
 	if err := b.api.Delete(context.Background(), b.object()); err != nil {
 		t.Fatal(err)
 	}
+	b.drive() // its finalizer keeps it until the outcome of its call is known
 	again := sampleRun()
 	again.UID = "uid-2"
 	if err := b.api.Create(context.Background(), again); err != nil {
