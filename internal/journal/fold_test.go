@@ -141,6 +141,7 @@ func TestRefusals(t *testing.T) {
 		"approved by nobody":                  {append(gated[:3:3], requested("d")), say(ApprovalGranted{Digest: "d"}), "names nobody"},
 		"denied by nobody":                    {append(gated[:3:3], requested("d")), say(ApprovalDenied{Digest: "d"}), "names nobody"},
 		"denied, and something else":          {append(gated[:3:3], requested("d")), ann(ApprovalDenied{Digest: "e"}), "not pending"},
+		"denied, and asked anew meanwhile":    {append(gated[:3:3], requested("d"), ann(ApprovalGranted{Digest: "d"}), requested("e")), ann(ApprovalDenied{Digest: "d"}), "not pending"},
 		"denied after sending":                {append(gated[:3:3], requested("d"), ann(ApprovalGranted{Digest: "d"}), dispatched(1, "r")), ann(ApprovalDenied{Digest: "d"}), "not pending"},
 		"settled, and known":                  {sent, ann(EffectReconciled{ID: "a", EffectKey: "key-a", Effect: EffectCommitted}), "no unknown effect"},
 		"settled under another key":           {append(sent[:4:4], unknown()), ann(EffectReconciled{ID: "a", EffectKey: "key-b", Effect: EffectCommitted}), "no unknown effect"},

@@ -156,6 +156,11 @@ func (w *world) checkEnding(byType map[string]metav1.Condition, completed bool) 
 	if ended != (w.state().Finished != nil) || ended != completed || ended != finished || ended == (reconciling == metav1.ConditionTrue) {
 		w.t.Fatalf("the conditions do not agree on whether the run has ended: %+v", byType)
 	}
+	for _, wait := range []string{v1alpha1.ConditionApprovalRequired, v1alpha1.ConditionInputRequired} {
+		if ended && byType[wait].Status == metav1.ConditionTrue {
+			w.t.Fatalf("%s is True although the run has ended", wait)
+		}
+	}
 	if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
 		w.t.Fatalf("Reconciling and Stalled are both True")
 	}

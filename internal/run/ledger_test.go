@@ -26,7 +26,9 @@ type ledger struct {
 	// doubtful holds the calls that may have taken effect without anybody knowing.
 	doubtful map[string]bool
 	finals   map[string]int
-	request  *model.Request
+	// settlement holds what people said of unknown effects.
+	settlement map[string]string
+	request    *model.Request
 	// over is true once a denial ends the run, asked holds the turns that asked people.
 	over  bool
 	asked map[int32]bool
@@ -34,7 +36,7 @@ type ledger struct {
 }
 
 func newLedger(w *world) *ledger {
-	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[int32]bool{}}
+	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[int32]bool{}, settlement: map[string]string{}}
 }
 
 // note sees each event once it is committed.
@@ -84,6 +86,7 @@ func (l *ledger) people(record journal.Record) {
 			w.t.Fatalf("nobody settled %s as %s", payload.EffectKey, payload.Effect)
 		}
 		delete(l.doubtful, payload.ID)
+		l.settlement[payload.ID] = payload.Effect
 	}
 }
 
@@ -102,6 +105,9 @@ func (l *ledger) complete(payload journal.CallCompleted) {
 	// Only the service itself can say of a call that was in doubt that nothing happened.
 	if l.doubtful[payload.ID] && payload.Effect == journal.EffectRejected && payload.Class != string(tool.ClassRejected) {
 		l.w.t.Fatalf("call %s (%s) may have taken effect, but its result is %s, %s", payload.ID, call.Call.Effect, payload.Class, payload.Effect)
+	}
+	if said := l.settlement[payload.ID]; said != "" && said != payload.Effect {
+		l.w.t.Fatalf("a person settled call %s as %s, but its result says %s", payload.ID, said, payload.Effect)
 	}
 	if payload.Effect == "" {
 		l.w.t.Fatalf("call %s was sent, and its result says nothing of its effect", payload.ID)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,9 @@ func TestRepetition(t *testing.T) {
 		"the same batch in another order": {
 			started: three, acts: turns(pair(x, y), pair(y, x), pair(x, y), []act{calls(called("l1:read", y), called("l2:read", x)), inTheAir()}), wantReason: v1alpha1.ReasonNoProgress,
 		},
+		"the same batch, its results exchanged every time": {
+			started: three, acts: turns(swapped("s1", "s2", `1`, `2`), swapped("s3", "s4", `2`, `1`), swapped("s5", "s6", `1`, `2`), swapped("s7", "s8", `2`, `1`)), wantKind: Await,
+		},
 		"the same call, whatever else is in the batch": {
 			started: three, acts: turns(pair(x, y), pair(x, z), pair(x, w), again(x)), wantReason: v1alpha1.ReasonNoProgress,
 		},
@@ -231,6 +235,29 @@ func TestRepetition(t *testing.T) {
 			started: three, acts: turns(read(x, `1`), read(x, `1`), []act{restarts}, read(x, `1`), again(x)), wantReason: v1alpha1.ReasonNoProgress,
 		},
 	})
+}
+
+// swapped is a turn with two calls whose results are given.
+func swapped(a, b, first, second string) []act {
+	return []act{calls(called(a+":read", `{"k":"x"}`), called(b+":read", `{"k":"y"}`)), lands(a, gave(first)), lands(b, gave(second))}
+}
+
+// What repeats is said: a whole plan, its order ignored, or one call of several plans.
+func TestWhatRepeatsIsSaid(t *testing.T) {
+	pair := func(a, b string, x, y string) []act {
+		return []act{calls(called(a+":read", x), called(b+":read", y)), lands(a, gave(`1`)), lands(b, gave(`1`))}
+	}
+	x, y, z := `{"k":"x"}`, `{"k":"y"}`, `{"k":"z"}`
+	twice := limited(func(l *journal.Limits) { l.MaxRepeatedPlans = 2 })
+	for want, acts := range map[string][]act{
+		"the same plan": turns(pair("a", "b", x, y), pair("c", "d", y, x), []act{calls(called("e:read", x), called("f:read", y))}),
+		"the same call": turns(pair("a", "b", x, y), pair("c", "d", x, z), []act{calls(called("e:read", x))}),
+	} {
+		s := scene{started: twice, acts: acts, wantReason: v1alpha1.ReasonNoProgress}.play(t)
+		if got := s.state().Finished.Message; !strings.HasPrefix(got, want) {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	}
 }
 
 // From the second identical execution on the model is told, in the result alone.

@@ -40,6 +40,14 @@ func TestWhatPeopleSaidSurvivesATornCommit(t *testing.T) {
 			scene: scene{spec: asking(end), acts: []act{pays, denies}, wantReason: v1alpha1.ReasonApprovalDenied},
 			last:  journal.TypeApprovalDenied, wantReason: v1alpha1.ReasonApprovalDenied, wantClasses: map[string]string{"p1": "denied"},
 		},
+		"a settlement": {
+			scene: scene{acts: []act{calls(called("a:act", `{}`)), lands("a", lostReply), settlesAs("rejected")}},
+			last:  journal.TypeEffectReconciled, wantClasses: map[string]string{"a": "rejected"},
+		},
+		"a settlement, and the run is cancelled": {
+			scene: scene{acts: []act{calls(called("a:act", `{}`)), lands("a", lostReply), settlesAs("committed")}},
+			last:  journal.TypeEffectReconciled, wantReason: v1alpha1.ReasonCancelled, wantClasses: map[string]string{"a": "ok"},
+		},
 		"a denial that ends the run, with its results": {
 			scene: scene{spec: asking(end), acts: []act{pays, denies}, wantReason: v1alpha1.ReasonApprovalDenied},
 			last:  journal.TypeCallCompleted, wantReason: v1alpha1.ReasonApprovalDenied, wantClasses: map[string]string{"p1": "denied"},
@@ -53,6 +61,9 @@ func TestWhatPeopleSaidSurvivesATornCommit(t *testing.T) {
 			}
 			s.restart()
 			s.facts.Verdicts = Verdicts{}
+			if test.wantReason == v1alpha1.ReasonCancelled {
+				s.facts.Desired = Cancelled
+			}
 			s.drive()
 			if s.reason() != string(test.wantReason) || !maps.Equal(s.classes(), test.wantClasses) {
 				t.Errorf("ended %q, results %v", s.reason(), s.classes())
