@@ -4,6 +4,7 @@
 package agentrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ type Options struct {
 	// JournalRefusalTimeout is how long the API server may refuse a run's journal
 	// before the run ends as CheckpointFailed.
 	JournalRefusalTimeout time.Duration
+	// DeletionGrace is how long a deleted run waits for somebody to settle its unknown
+	// outcomes before it is let go; zero for ten minutes.
+	DeletionGrace time.Duration
 	// Clients builds what talks to models and tools.
 	Clients Clients
 }
@@ -70,6 +74,7 @@ type Reconciler struct {
 
 	flights        *Flights
 	refusalTimeout time.Duration
+	deletionGrace  time.Duration
 	limit          int
 
 	wakeups  wakeups
@@ -84,6 +89,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
+		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
 	return r
