@@ -58,7 +58,9 @@ func (t *tally) duplicateCount() int {
 	return n
 }
 
-func (t *tally) object(format string, args ...any) { t.wrong = append(t.wrong, fmt.Sprintf(format, args...)) }
+func (t *tally) object(format string, args ...any) {
+	t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
+}
 
 // expectSound reports the counts and checks that nothing was done twice or lost.
 func (t *tally) expectSound(title string) {

@@ -85,12 +85,23 @@ type world struct{ *runs.World }
 
 func newWorld(ctx context.Context, prefix string, models ...*v1alpha1.Model) *world {
 	GinkgoHelper()
-	w := &world{runs.New(ctx, env, prefix)}
+	w := &world{}
+	DeferCleanup(w.clear)
+	w.World = runs.New(ctx, env, prefix)
 	w.Apply(ctx, toolPolicy, "TOOLS", tools.URL)
 	for _, model := range models {
 		w.Create(ctx, model)
 	}
 	return w
+}
+
+// clear leaves nothing for the operators of later specs to do.
+func (w *world) clear(ctx SpecContext) {
+	Expect(env.Admin.DeleteAllOf(ctx, &v1alpha1.AgentRun{}, client.InNamespace(w.Namespace))).To(Succeed())
+	for _, run := range w.list(ctx) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(client.IgnoreNotFound(env.Admin.Patch(ctx, &run, patch))).To(Succeed())
+	}
 }
 
 // start creates runs of a model, named after it and counted from 0.
