@@ -264,7 +264,12 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		return true, r.flush(ctx, object, s)
 	case run.Rest:
 		return true, r.letGo(ctx, object, s, step.Waiting)
-	case run.Await, run.Done:
+	case run.Await:
+		if err := r.inherit(s); err != nil {
+			return false, err
+		}
+		return true, r.flush(ctx, object, s)
+	case run.Done:
 		return true, r.flush(ctx, object, s)
 	default:
 		return false, fmt.Errorf("step %q is not known", step.Kind)
