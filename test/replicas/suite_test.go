@@ -8,6 +8,7 @@ package replicas
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,7 +68,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		APIServerFlags: map[string]string{"audit-policy-file": policy, "audit-log-path": audit},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
+	DeferCleanup(func() {
+		// An API server that was asked to end would wait for its watchers.
+		for _, process := range slices.Backward(restarted) {
+			process.Kill()
+		}
+		Expect(env.Stop()).To(Succeed())
+	})
 	tools = newGateway(env.Tools)
 	DeferCleanup(tools.stop)
 }, NodeTimeout(5*time.Minute))

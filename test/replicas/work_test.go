@@ -85,10 +85,16 @@ type world struct{ *runs.World }
 
 func newWorld(ctx context.Context, prefix string, models ...*v1alpha1.Model) *world {
 	GinkgoHelper()
+	return newWorldAt(ctx, tools.URL, prefix, models...)
+}
+
+// newWorldAt is newWorld whose tools are at another address.
+func newWorldAt(ctx context.Context, url, prefix string, models ...*v1alpha1.Model) *world {
+	GinkgoHelper()
 	w := &world{}
 	DeferCleanup(w.clear)
 	w.World = runs.New(ctx, env, prefix)
-	w.Apply(ctx, toolPolicy, "TOOLS", tools.URL)
+	w.Apply(ctx, toolPolicy, "TOOLS", url)
 	for _, model := range models {
 		w.Create(ctx, model)
 	}
@@ -118,7 +124,7 @@ func (w *world) startFrom(ctx context.Context, model string, first, n int) {
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", model, i)},
 			Spec: v1alpha1.AgentRunSpec{
 				ModelRef: v1alpha1.LocalReference{Name: model}, ToolPolicyRefs: []v1alpha1.LocalReference{{Name: "policy"}}, Prompt: "Work.",
-				Limits: v1alpha1.Limits{MaxTurns: 100, MaxToolCalls: 400, MaxTokens: 10_000_000, ActiveDeadlineSeconds: 3600},
+				Limits: v1alpha1.Limits{MaxTurns: 100, MaxToolCalls: 400, MaxTokens: 10_000_000, ActiveDeadlineSeconds: 3600, MaxConsecutiveFailures: 100},
 			},
 		})
 	}
