@@ -42,7 +42,7 @@ type options struct {
 	leaseDuration                time.Duration
 	maxConcurrentTurns, workers  int
 	journalRefusalTimeout        time.Duration
-	shutdownGrace                time.Duration
+	shutdownGrace, deletionGrace time.Duration
 }
 
 func main() {
@@ -57,6 +57,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 8, "How many runs are reconciled at the same time. Waiting for models and tools takes none.")
 	flag.DurationVar(&o.journalRefusalTimeout, "journal-refusal-timeout", 10*time.Minute, "How long the API server may refuse a run's journal before the run ends as CheckpointFailed.")
 	flag.DurationVar(&o.shutdownGrace, "shutdown-grace", 40*time.Second, "How long what is in flight may take to end once this process is asked to stop.")
+	flag.DurationVar(&o.deletionGrace, "deletion-grace", 10*time.Minute, "How long a deleted run waits for somebody to settle its unknown outcomes before it is let go.")
 	logging := zap.Options{}
 	logging.BindFlags(flag.CommandLine)
 	flag.Parse()
@@ -152,7 +153,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
 		Recorder: mgr.GetEventRecorder("pawl"),
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
-		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout,
+		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
 		Clients: agentrun.NewAdapters(mgr.GetClient()),
 	})
 	if err := mgr.Add(members); err != nil {

@@ -82,12 +82,28 @@ func (m *Membership) NeedLeaderElection() bool { return false }
 func (m *Membership) Start(ctx context.Context) error {
 	ticker := m.options.Clock.NewTicker(tickInterval)
 	defer ticker.Stop()
+	go m.watch(ctx)
 	for {
 		m.Beat(ctx)
 		select {
 		case <-ctx.Done():
 			return m.release()
 		case <-ticker.C():
+		}
+	}
+}
+
+// watch ticks beside the beats: an API server that takes its time must not look like a
+// pause of this process, or nobody would ever be found dead while it is slow.
+func (m *Membership) watch(ctx context.Context) {
+	ticker := m.options.Clock.NewTicker(tickInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			m.tick(m.options.Clock.Now())
 		}
 	}
 }

@@ -139,6 +139,12 @@ func (a *Access) Apply(ctx context.Context, path string) error {
 	return err
 }
 
+// WriteKubeconfig writes a kubeconfig for a client configuration, under a name of the
+// caller's, and returns its path.
+func (a *Access) WriteKubeconfig(name string, config *rest.Config) (string, error) {
+	return a.writeKubeconfig(filepath.Join("kubeconfigs", fileName(name)), config)
+}
+
 func (a *Access) writeKubeconfig(name string, config *rest.Config) (string, error) {
 	path := filepath.Join(a.dir, name)
 	return path, writeKubeconfig(path, config)

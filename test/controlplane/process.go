@@ -147,6 +147,15 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // Err says how the process ended, as exec.Cmd.Wait does. It may be called once Exited is closed.
 func (p *Process) Err() error { return p.err }
 
+// Signal sends a signal, and does not wait for what comes of it.
+func (p *Process) Signal(signal os.Signal) error { return p.command.Process.Signal(signal) }
+
+// Pause suspends the process with SIGSTOP, and Resume lets it go on.
+func (p *Process) Pause() error { return p.command.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets a process go on that Pause suspended.
+func (p *Process) Resume() error { return p.command.Process.Signal(syscall.SIGCONT) }
+
 // Kill ends the process with SIGKILL, as a crash would, and waits for it.
 func (p *Process) Kill() {
 	// The error only says that it has already ended.

@@ -5,15 +5,19 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
@@ -27,6 +31,9 @@ const (
 	Account   = "pawl-controller-manager"
 )
 
+// Lease is the operators' --lease-duration.
+const Lease = 4 * time.Second
+
 // Environment is a control plane with an operator and a tool server.
 type Environment struct {
 	Plane *controlplane.ControlPlane
@@ -37,6 +44,7 @@ type Environment struct {
 	ToolsURL string
 
 	operator   *controlplane.Process
+	config     *rest.Config
 	binary     string
 	kubeconfig string
 	flags      []string
@@ -44,12 +52,34 @@ type Environment struct {
 }
 
 // Start brings everything up. Flags are added to the operator's own.
-func Start(ctx context.Context, flags ...string) (_ *Environment, err error) {
-	plane, err := controlplane.Start(ctx, controlplane.Options{Install: []string{controlplane.DefaultConfig()}})
+func Start(ctx context.Context, flags ...string) (*Environment, error) {
+	e, err := Prepare(ctx, Options{Flags: flags})
 	if err != nil {
 		return nil, err
 	}
-	e := &Environment{Plane: plane, flags: flags, Tools: tools.New()}
+	if err := e.StartOperator(); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+// Options of Prepare.
+type Options struct {
+	// Flags are added to every operator's own.
+	Flags []string
+	// APIServerFlags are added to the API server's.
+	APIServerFlags map[string]string
+}
+
+// Prepare brings up everything but an operator; see Launch.
+func Prepare(ctx context.Context, options Options) (_ *Environment, err error) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Install: []string{controlplane.DefaultConfig()}, APIServerFlags: options.APIServerFlags,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e := &Environment{Plane: plane, flags: options.Flags, Tools: tools.New()}
 	defer func() {
 		if err != nil {
 			_ = e.Stop()
@@ -70,27 +100,54 @@ func Start(ctx context.Context, flags ...string) (_ *Environment, err error) {
 	if e.binary, err = buildOperator(ctx); err != nil {
 		return nil, err
 	}
-	if e.kubeconfig, err = plane.ServiceAccountKubeconfig(ctx, Namespace, Account); err != nil {
+	if e.config, err = plane.ServiceAccountConfig(ctx, Namespace, Account); err != nil {
 		return nil, err
 	}
-	return e, e.StartOperator()
+	e.kubeconfig, err = plane.WriteKubeconfig("operator", e.config)
+	return e, err
 }
 
 // StartOperator starts the operator, again after KillOperator: under the same worker
 // name, so that it goes on at once.
 func (e *Environment) StartOperator() error {
-	arguments := append([]string{
-		"--worker-name", "worker", "--namespace", Namespace, "--lease-duration", "4s",
-		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
-	}, e.flags...)
-	command := exec.Command(e.binary, arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+e.kubeconfig)
-	process, err := e.Plane.StartProcess("operator", command)
+	process, err := e.run("operator", "worker", e.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("starting the operator: %w", err)
+		return err
 	}
 	e.operator = process
 	return nil
+}
+
+// Launch starts one of several operators, under a worker name of its own. Flags are added
+// to the ones that all have. Its log is LogFile(name).
+func (e *Environment) Launch(name string, flags ...string) (*controlplane.Process, error) {
+	return e.run(name, name, e.kubeconfig, flags...)
+}
+
+// LaunchVia is Launch of an operator that reaches the API server at another address, such
+// as a proxy's, a host and port.
+func (e *Environment) LaunchVia(address, name string, flags ...string) (*controlplane.Process, error) {
+	config := rest.CopyConfig(e.config)
+	config.Host = "https://" + address
+	kubeconfig, err := e.Plane.WriteKubeconfig("operator-"+name, config)
+	if err != nil {
+		return nil, fmt.Errorf("starting operator %s: %w", name, err)
+	}
+	return e.run(name, name, kubeconfig, flags...)
+}
+
+func (e *Environment) run(program, worker, kubeconfig string, flags ...string) (*controlplane.Process, error) {
+	arguments := append([]string{
+		"--worker-name", worker, "--namespace", Namespace, "--lease-duration", Lease.String(),
+		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
+	}, append(slices.Clone(e.flags), flags...)...)
+	command := exec.Command(e.binary, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	process, err := e.Plane.StartProcess(program, command)
+	if err != nil {
+		return nil, fmt.Errorf("starting operator %s: %w", worker, err)
+	}
+	return process, nil
 }
 
 // KillOperator ends the operator with SIGKILL.

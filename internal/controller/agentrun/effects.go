@@ -16,13 +16,8 @@ import (
 	"github.com/pawl-run/pawl/internal/run"
 )
 
-const (
-	// checkTimeout bounds one look-up of an effect.
-	checkTimeout = 10 * time.Second
-	// deletionGrace is how long a deleted run waits for a person to settle its unknown
-	// outcomes before it is let go.
-	deletionGrace = 10 * time.Minute
-)
+// checkTimeout bounds one look-up of an effect.
+const checkTimeout = 10 * time.Second
 
 // guard makes sure, before the run's first call that may have an effect, that neither a
 // lost journal nor a deletion can hide it: status says how far the journal has come,
@@ -95,11 +90,11 @@ func (r *Reconciler) settle(ctx context.Context, object *v1alpha1.AgentRun, s *s
 		if deleted.IsZero() {
 			return r.expire(ctx, object)
 		}
-		if left := deleted.Add(deletionGrace).Sub(r.clock.Now()); left > 0 {
+		if left := deleted.Add(r.deletionGrace).Sub(r.clock.Now()); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
 		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete",
-			"the run was deleted and nobody settled %d unknown outcomes in %s", unknown, deletionGrace)
+			"the run was deleted and nobody settled %d unknown outcomes in %s", unknown, r.deletionGrace)
 	}
 	return r.letGoOfDeleted(ctx, object, s)
 }

@@ -4,6 +4,7 @@
 package agentrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,9 @@ type Options struct {
 	// JournalRefusalTimeout is how long the API server may refuse a run's journal
 	// before the run ends as CheckpointFailed.
 	JournalRefusalTimeout time.Duration
+	// DeletionGrace is how long a deleted run waits for somebody to settle its unknown
+	// outcomes before it is let go; zero for ten minutes.
+	DeletionGrace time.Duration
 	// Clients builds what talks to models and tools.
 	Clients Clients
 }
@@ -72,6 +76,7 @@ type Reconciler struct {
 
 	flights        *Flights
 	refusalTimeout time.Duration
+	deletionGrace  time.Duration
 	limit          int
 
 	wakeups  wakeups
@@ -86,6 +91,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
+		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
 	return r
@@ -280,7 +286,12 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		return true, r.flush(ctx, object, s)
 	case run.Rest:
 		return true, r.letGo(ctx, object, s, step.Waiting)
-	case run.Await, run.Done:
+	case run.Await:
+		if err := r.inherit(s); err != nil {
+			return false, err
+		}
+		return true, r.flush(ctx, object, s)
+	case run.Done:
 		return true, r.flush(ctx, object, s)
 	default:
 		return false, fmt.Errorf("step %q is not known", step.Kind)

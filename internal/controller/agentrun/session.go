@@ -124,6 +124,16 @@ func (r *Reconciler) claim(s *session) error {
 	return nil
 }
 
+// inherit claims a run whose owner is gone even while it only waits for its next attempt:
+// somebody has to count its time, and people see who has it.
+func (r *Reconciler) inherit(s *session) error {
+	state := s.draft.State
+	if state.Owner == "" || state.Owner == r.worker || r.draining.Load() || !r.members.Fresh(r.clock.Now()) {
+		return nil
+	}
+	return r.claim(s)
+}
+
 // flush commits the draft. Flights are forgotten only once their outcome is stored.
 func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	if len(s.draft.Records) > 0 {

@@ -28,6 +28,11 @@ func (s *Server) httpTools() map[string]func(http.ResponseWriter, request) {
 		},
 		"slow/wait":      wait,
 		"counter/next":   s.next,
+		"effect/apply":   s.apply,
+		"effect/later":   s.later,
+		"effect/cut":     s.applyAndCut,
+		"effect/fail":    s.applyAndFail,
+		"effect/refuse":  s.refuse,
 		"calc/add":       arithmetic((*big.Int).Add),
 		"calc/multiply":  arithmetic((*big.Int).Mul),
 		"calc/weather":   func(w http.ResponseWriter, _ request) { reply(w, 200, "40 C") },
@@ -90,6 +95,7 @@ func (s *Server) makeRefund(r request, arguments string) (made refund, applied b
 		id:        fmt.Sprintf("re_%d", len(s.refunds)+1),
 	}
 	s.refunds[r.entry.Key] = made
+	s.effects[r.entry.Key] = effect{State: Committed, Result: made.result}
 	return made, true
 }
 

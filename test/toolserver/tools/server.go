@@ -4,6 +4,7 @@
 //	POST   /<server>/<tool>  an HTTP tool
 //	GET    /ledger           every request, oldest first
 //	DELETE /ledger           forget everything, recorded refunds and counters included
+//	GET    /effects/<key>    what became of the effect with that key
 //	       /mcp              MCP without sessions
 //	       /mcp-sessions     MCP with sessions
 package tools
@@ -51,6 +52,8 @@ type Server struct {
 	mu       sync.Mutex
 	entries  []*Entry
 	refunds  map[string]refund
+	effects  map[string]effect
+	looks    map[string]int
 	counters map[string]int64
 }
 
@@ -63,6 +66,7 @@ func New() *Server {
 		s.Reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	s.mux.HandleFunc("GET /effects/{key}", s.look)
 	for name, handle := range s.httpTools() {
 		s.mux.HandleFunc("POST /"+name, s.serve(name, handle))
 	}
@@ -98,6 +102,7 @@ func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries, s.refunds, s.counters = nil, map[string]refund{}, map[string]int64{}
+	s.effects, s.looks = map[string]effect{}, map[string]int{}
 }
 
 // record adds an entry and gives a function that changes it.

@@ -126,6 +126,42 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+func TestEffects(t *testing.T) {
+	handler := tools.New()
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for _, tc := range []struct {
+		tool   string
+		status int
+		state  string
+	}{
+		{"effect/apply", 200, tools.Committed},
+		{"effect/later", 200, tools.Committed},
+		{"effect/cut", 0, tools.Committed},
+		{"effect/fail", 500, tools.Committed},
+		{"effect/refuse", 422, tools.Rejected},
+		{"billing/refund", 200, tools.Committed},
+		{"status/get", 200, tools.NotFound},
+	} {
+		key := strings.ReplaceAll(tc.tool, "/", "-")
+		if status, body := post(t, server.URL+"/"+tc.tool, `{"seconds":0.01}`, map[string]string{"Idempotency-Key": key}); status != tc.status {
+			t.Errorf("%s: %d %s, want %d", tc.tool, status, body, tc.status)
+		}
+		resp, err := http.Get(server.URL + "/effects/" + key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found struct{ State string }
+		if err := json.NewDecoder(resp.Body).Decode(&found); err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if found.State != tc.state || handler.Effect(key) != tc.state || handler.Looks(key) != 1 {
+			t.Errorf("%s: %s, %s after %d looks, want %s", tc.tool, found.State, handler.Effect(key), handler.Looks(key), tc.state)
+		}
+	}
+}
+
 func TestDisconnectIsRecorded(t *testing.T) {
 	handler := tools.New()
 	server := httptest.NewServer(handler)
