@@ -147,6 +147,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Name: o.workerName, Incarnation: incarnation, Lease: o.leaseDuration,
 		Heartbeat: func() bool { return reconciler.Heartbeat() },
 		Changed:   func() { reconciler.WakeAll(ctx) },
+		Go:        agentrun.Goroutines{}.Go,
 	})
 	reconciler = agentrun.New(agentrun.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),

@@ -94,7 +94,7 @@ type AgentRunSpec struct {
 	State DesiredState `json:"state,omitempty"`
 
 	// ttlSecondsAfterFinished deletes the run that long after its completionTime; 0
-	// deletes at once. No default: with a self-healing pipeline a deleted run would
+	// deletes at once. A run with unknown effects stays until they are settled. No default: with a self-healing pipeline a deleted run would
 	// be created, and run, again.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -362,7 +362,8 @@ type Pending struct {
 	// Control characters are shown escaped.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// calls exactly as they will run.
+	// calls of the batch. What is approved is exactly these, whole: their digests cover
+	// more than a preview shows.
 	// +optional
 	// +listType=map
 	// +listMapKey=id
@@ -384,8 +385,9 @@ type PendingCall struct {
 	// effect class of the call.
 	// +optional
 	Effect Effect `json:"effect,omitempty"`
-	// argumentsPreview is the beginning of the arguments, at most 1 KiB. Characters
-	// that could deceive a reader are shown escaped.
+	// argumentsPreview is the arguments, or their beginning and how long they are where
+	// that is more than 1 KiB; the journal has the rest. Characters that could deceive a
+	// reader are shown escaped.
 	// +required
 	ArgumentsPreview string `json:"argumentsPreview"`
 	// argumentsDigest covers the exact bytes of the arguments.
@@ -401,7 +403,8 @@ type Question struct {
 	// id is what the answer must name.
 	// +required
 	ID string `json:"id"`
-	// text of the question, at most 4 KiB.
+	// text of the question, at most 4 KiB. Characters that could deceive a reader are
+	// shown escaped.
 	// +required
 	Text string `json:"text"`
 	// expiresAt is when the question lapses.

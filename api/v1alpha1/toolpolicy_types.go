@@ -248,6 +248,7 @@ type ToolProperties struct {
 	// maxAttempts bounds the attempts at one call that failed in a way which may pass:
 	// the service asked to come back later, was not reached, or did not answer. Each is
 	// journalled. Default 3 for ReadOnly and Idempotent; a NonIdempotent call has one.
+	// Up to ten attempts that were lost in a restart of the operator come on top.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20

@@ -132,7 +132,7 @@ func skipAfterFailure(turn *journal.Turn) (Step, bool) {
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
 		switch {
-		case call.Phase == journal.PhaseDone && call.Attempt > 0 && call.Call.Effect != journal.ReadOnly && call.Last.Class != "ok":
+		case call.Phase == journal.PhaseDone && call.Attempt > 0 && call.Call.Effect != journal.ReadOnly && call.Last.Effect != journal.EffectCommitted:
 			failed = call.Call.Tool
 		case call.Phase == journal.PhasePrepared && failed != "" && !call.Call.Parallel:
 			payloads = append(payloads, journal.CallCompleted{

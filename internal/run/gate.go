@@ -45,7 +45,9 @@ func judge(f Facts, turn *journal.Turn) map[string]journal.Verdict {
 			continue
 		}
 		live := evaluate(f, call, turn.Number, i, len(turn.Calls))
-		verdicts[call.ID] = stricter(*call.Verdict, live)
+		verdict := stricter(*call.Verdict, live)
+		verdict.PolicyDigest = live.PolicyDigest
+		verdicts[call.ID] = verdict
 	}
 	return verdicts
 }
@@ -164,9 +166,23 @@ func covered(f Facts, turn *journal.Turn, verdicts map[string]journal.Verdict) b
 			return false
 		}
 	}
+	if turn.Gate == journal.GateGranted && !samePolicies(turn.Granted, verdicts) {
+		return false
+	}
 	// A gate that was opened for a rule which no longer asks is still a gate: the
 	// journal refuses to dispatch behind one that is not granted.
 	return turn.Gate != journal.GateDenied && turn.Gate != journal.GatePending
+}
+
+// samePolicies says whether the policies are those that were approved under: where calls
+// go is part of a policy, and so of what was shown.
+func samePolicies(granted *journal.ApprovalRequested, verdicts map[string]journal.Verdict) bool {
+	for _, call := range granted.Calls {
+		if verdict, open := verdicts[call.ID]; open && verdict.PolicyDigest != call.PolicyDigest {
+			return false
+		}
+	}
+	return true
 }
 
 func grantCovers(granted *journal.ApprovalRequested, id string, verdict journal.Verdict) bool {

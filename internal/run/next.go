@@ -60,7 +60,7 @@ func ending(f Facts) (reason, message string, ok bool) {
 // stopOrFinish stops what is in flight first, so that its outcome is recorded.
 func stopOrFinish(f Facts, reason, message string) Step {
 	if f.ModelInFlight || len(f.InFlight) > 0 {
-		return Step{Kind: Stop}
+		return Step{Kind: Stop, Waiting: "Running", Message: "the run is ending; a call that may have an effect has up to 10 s to say what became of it"}
 	}
 	if step, pending := lastCheck(f); pending {
 		return step
@@ -111,15 +111,25 @@ func lost(f Facts, call *journal.CallState) journal.CallCompleted {
 	}
 	switch call.Call.Effect {
 	case journal.ReadOnly:
-		completed.Retryable, completed.Effect = true, ""
+		completed.Retryable, completed.Effect = spared(call), ""
+		completed.Final = !completed.Retryable
 	case journal.Idempotent:
-		completed.Retryable = keyLives(f.Now, call)
+		completed.Retryable = spared(call) && keyLives(f.Now, call)
 	case journal.NonIdempotent:
 		if canary.Is(canary.AssumedFailed) {
 			completed.Effect, completed.Final = journal.EffectRejected, true
 		}
 	}
 	return completed
+}
+
+// sparedAttempts is how many attempts may be lost with their sender before they count
+// against maxAttempts: a restart is not the tool's failure, but a call that takes the
+// operator down each time must come to an end.
+const sparedAttempts = 10
+
+func spared(call *journal.CallState) bool {
+	return call.Attempt < call.Call.MaxAttempts+sparedAttempts
 }
 
 // keyMargin is subtracted from an idempotency key's lifetime, since clocks differ.

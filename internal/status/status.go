@@ -19,6 +19,7 @@ import (
 const (
 	maxResultText   = 4096
 	maxPreview      = 1024
+	maxQuestion     = 4096
 	maxPendingCalls = 64
 	maxUnknown      = 64
 	maxMessage      = 1024
@@ -107,7 +108,12 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 	if status.StartTime == nil {
 		status.StartTime = status.CompletionTime
 	}
-	open := len(previous.UnknownEffects) > 0
+	if f.State != nil {
+		// What was under way when the journal failed has no record of its outcome.
+		status.ToolCalls, status.Turns = f.State.ToolCalls, f.State.Turns
+		status.UnknownEffects = append(unknownEffects(f.State, f.Checked), underWay(f.State)...)
+	}
+	open := len(status.UnknownEffects) > 0
 	status.Conditions = set(previous.Conditions, f, []fact{
 		{v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
 		{v1alpha1.ConditionFinished, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
@@ -136,6 +142,23 @@ func unknownEffects(s *journal.State, checked map[string]time.Time) []v1alpha1.U
 	return effects
 }
 
+// underWay lists the calls that were sent, may have an effect, and have no outcome in
+// the journal.
+func underWay(s *journal.State) []v1alpha1.UnknownEffect {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return nil
+	}
+	var effects []v1alpha1.UnknownEffect
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase == journal.PhaseDispatched && call.Call.Effect != journal.ReadOnly {
+			effects = append(effects, v1alpha1.UnknownEffect{EffectKey: call.Call.EffectKey, Tool: call.Call.Tool, Since: stamp(call.LastSent)})
+		}
+	}
+	return effects
+}
+
 func pending(s *journal.State) *v1alpha1.Pending {
 	if s.Approval == nil {
 		return nil
@@ -152,11 +175,20 @@ func pending(s *journal.State) *v1alpha1.Pending {
 		}
 		shown.Calls = append(shown.Calls, v1alpha1.PendingCall{
 			ID: call.ID, Tool: call.Tool, Rule: call.Rule, Effect: v1alpha1.Effect(call.Effect), EffectKey: call.EffectKey,
-			ArgumentsPreview: strictjson.Preview([]byte(arguments[call.ArgumentsDigest]), maxPreview),
+			ArgumentsPreview: preview(arguments[call.ArgumentsDigest]),
 			ArgumentsDigest:  call.ArgumentsDigest,
 		})
 	}
 	return shown
+}
+
+// preview shows the beginning of arguments, and says so where that is not all.
+func preview(arguments string) string {
+	if shown := strictjson.Preview([]byte(arguments), maxPreview); len(arguments) <= maxPreview {
+		return shown
+	}
+	note := fmt.Sprintf(" [cut: %d bytes in all; the journal has the rest]", len(arguments))
+	return strictjson.Preview([]byte(arguments), maxPreview-len(note)) + note
 }
 
 // pendingArguments finds the arguments of what is pending by digest, calls and intents alike.
@@ -177,7 +209,7 @@ func question(s *journal.State) *v1alpha1.Question {
 	if s.Question == nil {
 		return nil
 	}
-	return &v1alpha1.Question{ID: s.Question.ID, Text: s.Question.Text, ExpiresAt: stamp(s.Question.ExpiresAt)}
+	return &v1alpha1.Question{ID: s.Question.ID, Text: strictjson.Preview([]byte(s.Question.Text), maxQuestion), ExpiresAt: stamp(s.Question.ExpiresAt)}
 }
 
 func result(s *journal.State) *v1alpha1.Result {
@@ -197,8 +229,10 @@ func waitingMessage(f Facts) string {
 	switch {
 	case f.Message != "":
 		return f.Message
+	case f.Waiting == v1alpha1.ReasonRunning && f.State.OpenTurn() != nil:
+		return fmt.Sprintf("the calls of turn %d run", f.State.Turns)
 	case f.Waiting == v1alpha1.ReasonRunning:
-		return fmt.Sprintf("turn %d", f.State.Turns+1)
+		return fmt.Sprintf("the model decides on turn %d", f.State.Turns+1)
 	case f.Waiting == v1alpha1.ReasonPending:
 		return "the operator has not begun yet"
 	default:

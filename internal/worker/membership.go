@@ -41,6 +41,8 @@ type Options struct {
 	// Heartbeat reports whether the work queue still moves; a worker whose queue hangs
 	// must not renew. Nil means that it always does.
 	Heartbeat func() bool
+	// Go starts what runs beside the beats.
+	Go func(func())
 	// Changed is called when the set of live workers changed.
 	Changed func()
 }
@@ -82,7 +84,7 @@ func (m *Membership) NeedLeaderElection() bool { return false }
 func (m *Membership) Start(ctx context.Context) error {
 	ticker := m.options.Clock.NewTicker(tickInterval)
 	defer ticker.Stop()
-	go m.watch(ctx)
+	m.options.Go(func() { m.watch(ctx) })
 	for {
 		m.Beat(ctx)
 		select {

@@ -74,6 +74,12 @@ func (r *replica) start() {
 		Client: p.api, Clock: p.clock, Namespace: systemNamespace, Name: r.name, Incarnation: p.incarnation, Lease: lease,
 		Heartbeat: func() bool { return p.reconciler.Heartbeat() },
 		Changed:   func() { p.reconciler.WakeAll(ctx) },
+		Go: func(f func()) {
+			w.spawn(w.between(0, 3*time.Millisecond), p, "watch", func(t *task) {
+				t.loop = ctx
+				f()
+			})
+		},
 	})
 	writes := 0
 	p.reconciler = agentrun.New(agentrun.Options{

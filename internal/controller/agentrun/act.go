@@ -21,6 +21,10 @@ func (r *Reconciler) recordLanded(object *v1alpha1.AgentRun, s *session, rules r
 		return nil
 	}
 	for _, landed := range r.flights.landed(s.uid) {
+		if landed.asked != nil && landed.failure == nil && rules.set == nil {
+			// Without rules every call of the reply would be refused. It waits for them.
+			continue
+		}
 		if entry, wanted := r.interpret(object, s, rules, landed); wanted {
 			if err := r.add(s, entry); err != nil {
 				return err

@@ -173,15 +173,16 @@ func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.
 		r.memory.drop(object.UID)
 		return ctrl.Result{RequeueAfter: again}, err
 	}
-	object, err = r.refresh(ctx, object, session)
-	if err != nil || object == nil {
-		return ctrl.Result{}, err
-	}
 	rules, err := r.gatherRules(ctx, object, session)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.recordLanded(object, session, rules); err != nil {
+		return ctrl.Result{}, err
+	}
+	object, err = r.refresh(ctx, object, session)
+	if err != nil || object == nil {
+		r.memory.drop(session.uid)
 		return ctrl.Result{}, err
 	}
 	step, err := r.drive(ctx, object, session, rules)
@@ -235,6 +236,13 @@ func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *se
 			if err := r.guard(ctx, object, s, step); err != nil {
 				return run.Step{}, err
 			}
+		}
+		if step.Kind == run.AskModel && s.draft.State.Owner != r.worker {
+			// A claim may charge what the owner before lost; the limits are judged after it.
+			if err := r.claim(s); err != nil {
+				return run.Step{}, err
+			}
+			continue
 		}
 		for _, entry := range step.Events {
 			if err := r.add(s, entry); err != nil {
@@ -345,16 +353,35 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 	}
 	var refused *store.RefusedError
 	if errors.As(err, &refused) {
-		first := since(&r.memory.of(object.UID).refused, r.clock.Now())
-		if r.clock.Since(first) >= r.refusalTimeout {
-			return r.checkpointFailed(ctx, object, fmt.Sprintf("the API server has refused journal segment %s for %s", refused.Segment, r.refusalTimeout))
-		}
+		return r.refused(ctx, object, refused)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// The race for the next place is lost: fold again.
 		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// Bounds of the back-off while the API server refuses a journal: at most a handful of
+// writes in the first minute, and soon after a quota was raised the run goes on.
+const (
+	minRefusalWait = time.Second
+	maxRefusalWait = 30 * time.Second
+)
+
+// refused shows that the journal can't be written, tries again later, and ends the run
+// when that has lasted too long.
+func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, refused *store.RefusedError) (ctrl.Result, error) {
+	lasted := r.clock.Since(since(&r.memory.of(object.UID).refused, r.clock.Now()))
+	problem := fmt.Sprintf("the API server refuses journal segment %s: %s", refused.Segment, refused.Reason())
+	if lasted >= r.refusalTimeout {
+		return r.checkpointFailed(ctx, object, fmt.Sprintf("%s; this has lasted for %s", problem, r.refusalTimeout))
+	}
+	ctrl.LoggerFrom(ctx).Info("The journal is refused", "segment", refused.Segment, "reason", refused.Reason(), "since", lasted.Round(time.Second))
+	if err := r.showRefusal(ctx, object, problem); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: min(max(lasted/2, minRefusalWait), maxRefusalWait)}, nil
 }
 
 // abandon forgets a run that is gone or needs nothing more.

@@ -104,7 +104,21 @@ func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, m
 	if started.HumanInput {
 		started.Tools = append(started.Tools, run.BuiltInTools()...)
 	}
+	if size := sizeOf(started); size > maxStartedBytes {
+		return &run.Configuration{Invalid: fmt.Sprintf("prompt, systemPrompt and the tools' descriptions and schemas have %d bytes together as JSON, more than %d: make them shorter, or refer to fewer servers", size, maxStartedBytes)}
+	}
 	return &run.Configuration{Started: started}
+}
+
+// maxStartedBytes bounds the event that freezes all this, escapes included.
+const maxStartedBytes = 800 << 10
+
+func sizeOf(started *journal.RunStarted) int {
+	data, err := json.Marshal(started)
+	if err != nil {
+		return maxStartedBytes + 1
+	}
+	return len(data)
 }
 
 // catalogue lists the tools of every server, in a stable order, with their aliases. A

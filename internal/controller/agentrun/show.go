@@ -15,6 +15,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
+	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/status"
 	"github.com/pawl-run/pawl/internal/strictjson"
@@ -116,11 +117,38 @@ func eventsIn(status v1alpha1.AgentRunStatus) int64 {
 	return status.Journal.Events
 }
 
+// showRefusal says in status why a run stands still whose journal is refused.
+func (r *Reconciler) showRefusal(ctx context.Context, object *v1alpha1.AgentRun, problem string) error {
+	state, segments := r.lastKnown(ctx, object)
+	if state == nil {
+		return nil
+	}
+	waiting := v1alpha1.ReasonPending
+	if state.Run != nil {
+		waiting = v1alpha1.ReasonRunning
+	}
+	return r.writeStatus(ctx, object, derivedFrom(status.Facts{
+		Now: r.clock.Now(), Generation: object.Generation, State: state, Segments: segments,
+		Waiting: waiting, Message: problem,
+	}))
+}
+
+// lastKnown is what the journal says, as far as it can be read; nil when it can't.
+func (r *Reconciler) lastKnown(ctx context.Context, object *v1alpha1.AgentRun) (*journal.State, int32) {
+	log, records, err := r.store.Load(ctx, object)
+	if err != nil {
+		return nil, 0
+	}
+	state, _ := journal.Fold(string(object.UID), records)
+	return state, log.Segments()
+}
+
 // checkpointFailed ends a run whose journal can't be relied on. It is the one ending
 // that status carries alone.
 func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string) (ctrl.Result, error) {
 	r.abandon(object.UID)
 	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem}
+	facts.State, _ = r.lastKnown(ctx, object)
 	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -131,7 +159,8 @@ func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.Agen
 // expire deletes a finished run once its time to live has passed.
 func (r *Reconciler) expire(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
 	ttl, completed := object.Spec.TTLSecondsAfterFinished, object.Status.CompletionTime
-	if ttl == nil || completed == nil {
+	if ttl == nil || completed == nil || len(object.Status.UnknownEffects) > 0 {
+		// With the run its record of an unknown effect would go; settling it wakes the run.
 		return ctrl.Result{}, nil
 	}
 	left := completed.Add(time.Duration(*ttl) * time.Second).Sub(r.clock.Now())

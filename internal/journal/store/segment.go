@@ -1,9 +1,12 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -30,6 +33,21 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("journal segment %s was refused: %v", e.Segment, e.Err)
+}
+
+// Reason is the API server's answer, bounded. It names quotas, policies and sizes and
+// never quotes the journal.
+func (e *RefusedError) Reason() string {
+	var status apierrors.APIStatus
+	if errors.As(e.Err, &status) {
+		details := status.Status()
+		text := string(details.Reason)
+		if apierrors.IsForbidden(e.Err) || apierrors.IsRequestEntityTooLargeError(e.Err) {
+			text += ": " + details.Message
+		}
+		return strings.ToValidUTF8(text[:min(len(text), 300)], "")
+	}
+	return "no reason given"
 }
 
 // Unwrap gives the API server's own error.

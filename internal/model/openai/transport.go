@@ -41,15 +41,16 @@ func failed(parent, own context.Context, err error, sent bool, status int) *mode
 	case parent.Err() != nil:
 		e.Class, e.Detail = model.ClassCanceled, "the request was ended before its answer was complete"
 	case errors.Is(context.Cause(own), errTimeout):
-		e.Detail = "no complete answer came within the request's timeout"
+		e.Code, e.Detail = "timeout", "no complete answer came within the request's timeout"
 	default:
-		e.Detail = trouble(err)
+		e.Code, e.Detail = trouble(err)
 	}
 	return e
 }
 
-// trouble names the kind of connection trouble.
-func trouble(err error) string {
+// trouble names the kind of connection trouble: in one word, which people see, and for
+// developers.
+func trouble(err error) (code, detail string) {
 	var (
 		dns         *net.DNSError
 		authority   x509.UnknownAuthorityError
@@ -60,16 +61,16 @@ func trouble(err error) string {
 	)
 	switch {
 	case errors.As(err, &dns):
-		return "the endpoint's host name could not be resolved"
+		return "host_not_found", "the endpoint's host name could not be resolved"
 	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verify):
-		return "the endpoint's certificate is not trusted"
+		return "certificate_not_trusted", "the endpoint's certificate is not trusted"
 	case errors.As(err, &record):
-		return "the endpoint does not speak TLS"
+		return "no_tls", "the endpoint does not speak TLS"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the endpoint refused the connection"
+		return "connection_refused", "the endpoint refused the connection"
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the connection was cut"
+		return "connection_cut", "the connection was cut"
 	default:
-		return "the connection failed"
+		return "connection_failed", "the connection failed"
 	}
 }
