@@ -54,9 +54,7 @@ manifests: $(CONTROLLER_GEN) ## Generate the custom resource definitions.
 
 .PHONY: docs
 docs: ## Generate the parts of docs/ that come from code.
-	@for generator in ./hack/reasons ./hack/docs; do \
-		if [ -d "$$generator" ]; then echo "go run $$generator"; go run "$$generator"; fi; \
-	done
+	go run ./hack/reasons
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code.
@@ -99,12 +97,22 @@ test: kubernetes vet test-unit sim canaries test-integration ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
-	CGO_ENABLED=1 go test -timeout 4m -race $(RACE_PACKAGES)
+	@if command -v gcc >/dev/null; then \
+		echo "CGO_ENABLED=1 go test -timeout 4m -race <pure packages>"; \
+		CGO_ENABLED=1 go test -timeout 4m -race $(RACE_PACKAGES); \
+	else \
+		echo "without the race detector, which needs gcc:"; \
+		go test -timeout 4m $(RACE_PACKAGES); \
+	fi
 	go test -timeout 4m $(OTHER_PACKAGES)
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.
-	go test -timeout 9m $(filter-out %/test/sim,$(shell go list ./test/...))
+	go test -timeout 9m $(filter-out %/test/sim %/test/replicas $(TELLING),$(shell go list ./test/...))
+	go test -timeout 9m -v $(TELLING) | grep -v '^=== '
+
+# Suites that say what they replayed or why they skip it.
+TELLING = github.com/pawl-run/pawl/test/wire github.com/pawl-run/pawl/test/mcp
 
 # Seeds of the simulator, and schedules of each cell of the crash matrix.
 SEEDS ?= 500
