@@ -199,37 +199,49 @@ func (c *checker) renewed(identity string) (time.Duration, bool) {
 func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
 	h.name = object.Labels[v1alpha1.LabelRun]
-	if h.gone {
+	switch {
+	case h.gone:
 		h.strays[object.Name] = true
+	case h.destroyed >= 0:
+		c.destroyed(by, h, object.Name)
+	default:
+		c.appended(by, h, c.place(by, h, object.Name), object)
+	}
+}
+
+// destroyed checks a write to a journal that somebody else deleted.
+func (c *checker) destroyed(by string, h *runHistory, name string) {
+	if name != segmentName(h.uid, 1) {
 		return
 	}
-	if h.destroyed >= 0 {
-		if object.Name != segmentName(h.uid, 1) {
-			return
-		}
-		// Who read the journal before it began may begin it once more.
-		h.reborn = h.reborn || c.began <= h.destroyed
-		if !h.reborn {
-			c.fail("an empty fold is no start", "%s begins the journal of %s anew", by, h.name)
-		}
-		return
+	// Who read the journal before it began may begin it once more.
+	h.reborn = h.reborn || c.began <= h.destroyed
+	if !h.reborn {
+		c.fail("an empty fold is no start", "%s begins the journal of %s anew", by, h.name)
 	}
-	var known *segmentHistory
+}
+
+// place finds the segment that is written to, and checks that a new one is the next.
+func (c *checker) place(by string, h *runHistory, name string) *segmentHistory {
 	for _, segment := range h.segments {
-		if segment.name == object.Name {
-			known = segment
+		if segment.name == name {
+			return segment
 		}
 	}
-	if known == nil {
-		if n := len(h.segments); n > 0 && !h.segments[n-1].sealed {
-			c.fail("a journal has one tail", "%s creates %s while %s is open", by, object.Name, h.segments[n-1].name)
-		}
-		if object.Name != segmentName(h.uid, len(h.segments)+1) {
-			c.fail("a journal has one tail", "%s creates %s as segment %d", by, object.Name, len(h.segments)+1)
-		}
-		known = &segmentHistory{name: object.Name, data: map[string]string{}}
-		h.segments = append(h.segments, known)
+	if n := len(h.segments); n > 0 && !h.segments[n-1].sealed {
+		c.fail("a journal has one tail", "%s creates %s while %s is open", by, name, h.segments[n-1].name)
 	}
+	if name != segmentName(h.uid, len(h.segments)+1) {
+		c.fail("a journal has one tail", "%s creates %s as segment %d", by, name, len(h.segments)+1)
+	}
+	known := &segmentHistory{name: name, data: map[string]string{}}
+	h.segments = append(h.segments, known)
+	return known
+}
+
+// appended checks that a segment keeps what it held, and that all else in it is the
+// journal's next events.
+func (c *checker) appended(by string, h *runHistory, known *segmentHistory, object *corev1.ConfigMap) {
 	for key, value := range known.data {
 		if object.Data[key] != value {
 			c.fail("a journal only grows", "%s changes %s in %s", by, key, object.Name)

@@ -32,7 +32,7 @@ func (c *apiClient) call(site Site, at address, known []Fault, do func() error) 
 	if p.doomed {
 		p.die("after an acknowledged call")
 	}
-	fault := w.faults.at(p, site, known)
+	fault := w.faults.at(site, known)
 	if fault != FaultNone {
 		p.troubled = w.elapsed
 		w.note(p.id, "FAULT %q at %s of %s", fault, site, at.Name)

@@ -46,7 +46,7 @@ func (c *localClock) NewTicker(d time.Duration) clock.Ticker { return &localTick
 // Sleep implements clock.Clock.
 func (c *localClock) Sleep(d time.Duration) { c.w.current.sleep(d) }
 
-// After, NewTimer and Tick are used by nothing that is simulated.
+// After implements clock.Clock. Nothing that is simulated uses it, NewTimer or Tick.
 func (c *localClock) After(time.Duration) <-chan time.Time {
 	panic("no channel of a timer is simulated")
 }

@@ -55,40 +55,57 @@ func brief(event journal.Event) string {
 func (c *checker) consequences(by string, h *runHistory, event journal.Event, pending *journal.ApprovalRequested, granted string) {
 	switch event.Type {
 	case journal.TypeApprovalGranted:
-		for _, call := range pending.Calls {
-			h.grants[call.ID] = call.ArgumentsDigest
-		}
-		if !c.sawSome(h, func(run *v1alpha1.AgentRun) bool {
-			a := run.Annotations
-			return a[v1alpha1.AnnotationApprove] == pending.Digest && a[v1alpha1.AnnotationDeny] != pending.Digest && wanted(run)
-		}) {
-			c.fail("approval is judged live", "%s grants what nobody approves of at that time in %s", by, h.name)
-		}
+		c.approved(by, h, pending)
 	case journal.TypeCallDispatched:
 		var p journal.CallDispatched
 		_ = json.Unmarshal(event.Data, &p)
 		for _, call := range p.Calls {
 			c.dispatched(by, h, call)
 		}
-		if granted != "" && !c.sawSome(h, func(run *v1alpha1.AgentRun) bool {
-			return run.Annotations[v1alpha1.AnnotationDeny] != granted && wanted(run)
-		}) {
-			c.fail("approval is judged live", "%s sends what was denied meanwhile in %s", by, h.name)
-		}
+		c.undenied(by, h, granted)
 	case journal.TypeCallCompleted:
 		var p journal.CallCompleted
 		_ = json.Unmarshal(event.Data, &p)
-		d := h.dispatches[p.ID]
-		if p.Effect != journal.EffectUnknown {
-			return
+		if p.Effect == journal.EffectUnknown {
+			c.unknown(by, h, p)
 		}
-		c.w.counts.Unknown++
-		if d == nil {
-			c.fail("unknown is what is unknown", "%s says that of %s, which was never sent", by, p.ID)
-		} else if watched := c.w.elapsed-d.at >= time.Duration(h.call(p.ID).Call.TimeoutSeconds+9)*time.Second; d.by == by && !p.Final && d.known(p.Attempt) && !watched {
-			// A watchdog that was faster than the answer may have spoken otherwise.
-			c.fail("unknown is what is unknown", "%s says that of %s, but was told %v", by, p.ID, d.outcomes)
-		}
+	default:
+		// All others are about the journal alone.
+	}
+}
+
+// approved notes what was granted, and checks that somebody approved of it.
+func (c *checker) approved(by string, h *runHistory, pending *journal.ApprovalRequested) {
+	for _, call := range pending.Calls {
+		h.grants[call.ID] = call.ArgumentsDigest
+	}
+	if !c.sawSome(h, func(run *v1alpha1.AgentRun) bool {
+		a := run.Annotations
+		return a[v1alpha1.AnnotationApprove] == pending.Digest && a[v1alpha1.AnnotationDeny] != pending.Digest && wanted(run)
+	}) {
+		c.fail("approval is judged live", "%s grants what nobody approves of at that time in %s", by, h.name)
+	}
+}
+
+// undenied checks that nobody took back the grant under which calls are sent, empty for
+// calls that need none.
+func (c *checker) undenied(by string, h *runHistory, granted string) {
+	if granted != "" && !c.sawSome(h, func(run *v1alpha1.AgentRun) bool {
+		return run.Annotations[v1alpha1.AnnotationDeny] != granted && wanted(run)
+	}) {
+		c.fail("approval is judged live", "%s sends what was denied meanwhile in %s", by, h.name)
+	}
+}
+
+// unknown checks that who calls an effect unknown was not told what became of it.
+func (c *checker) unknown(by string, h *runHistory, p journal.CallCompleted) {
+	c.w.counts.Unknown++
+	d := h.dispatches[p.ID]
+	if d == nil {
+		c.fail("unknown is what is unknown", "%s says that of %s, which was never sent", by, p.ID)
+	} else if watched := c.w.elapsed-d.at >= time.Duration(h.call(p.ID).Call.TimeoutSeconds+9)*time.Second; d.by == by && !p.Final && d.known(p.Attempt) && !watched {
+		// A watchdog that was faster than the answer may have spoken otherwise.
+		c.fail("unknown is what is unknown", "%s says that of %s, but was told %v", by, p.ID, d.outcomes)
 	}
 }
 

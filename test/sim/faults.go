@@ -123,7 +123,7 @@ func newFaults(w *world, calm bool) *faults {
 func (f *faults) calm() { f.rates = rates{} }
 
 // at draws the fault of one passage.
-func (f *faults) at(p *process, site Site, known []Fault) Fault {
+func (f *faults) at(site Site, known []Fault) Fault {
 	f.passed[site]++
 	if f.force != nil && f.force.Site == site && f.passed[site] == f.force.Nth {
 		f.forced = true

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,9 +42,9 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-func invalid(object client.Object, format string, args ...any) error {
+func invalid(object client.Object, detail string) error {
 	at := addressOf(object)
-	problem := field.Forbidden(field.NewPath("metadata"), fmt.Sprintf(format, args...))
+	problem := field.Forbidden(field.NewPath("metadata"), detail)
 	return apierrors.NewInvalid(schema.GroupKind{Kind: string(at.kind)}, at.Name, field.ErrorList{problem})
 }
 

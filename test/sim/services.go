@@ -183,7 +183,7 @@ func (p *process) outside(site Site) Fault {
 	if p.doomed {
 		p.die("before a " + string(site))
 	}
-	fault := p.w.faults.at(p, site, outsideFaults)
+	fault := p.w.faults.at(site, outsideFaults)
 	if fault == FaultNone {
 		return fault
 	}

@@ -58,7 +58,21 @@ func (s *socket) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	return outcome
 }
 
+// run takes the request there and the answer back.
 func (x *exchange) run() tool.Outcome {
+	if failed, ready := x.connect(); !ready {
+		return failed
+	}
+	said, arrives := x.send()
+	if x.fault == FaultCrashUnsure {
+		x.p.die("after a request was sent")
+	}
+	return x.receive(said, arrives)
+}
+
+// connect goes as far as the first byte, and says whether it may be sent. The outcome is
+// for when it may not.
+func (x *exchange) connect() (tool.Outcome, bool) {
 	w, p := x.p.w, x.p
 	connect := w.faults.latency(x.p)
 	if w.chance(w.faults.rates.toolSlow / 4) {
@@ -68,20 +82,22 @@ func (x *exchange) run() tool.Outcome {
 		p.stop(stopTime + w.between(0, 20*time.Second))
 	}
 	if err := x.wait(connect); err != nil {
-		return transport.NotSent(err, x.call, err.Err())
+		return transport.NotSent(err, x.call, err.Err()), false
 	}
 	if p.toolsCutOff > w.elapsed || x.fault == FaultUnreachable {
-		return transport.NotSent(x.ctx, x.call, errLost)
+		return transport.NotSent(x.ctx, x.call, errLost), false
 	}
 	if gate := transport.GateOf(x.ctx); gate != nil {
 		if err := gate(); err != nil {
-			return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: " + err.Error()}
+			return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: " + err.Error()}, false
 		}
 	}
-	said, arrives := x.send()
-	if x.fault == FaultCrashUnsure {
-		p.die("after a request was sent")
-	}
+	return tool.Outcome{}, true
+}
+
+// receive waits for the answer, which may get lost.
+func (x *exchange) receive(said *answer, arrives time.Duration) tool.Outcome {
+	w, p := x.p.w, x.p
 	if err := x.wait(arrives); err != nil {
 		return transport.Lost(err, x.call, err.Err())
 	}

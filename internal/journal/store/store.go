@@ -193,11 +193,7 @@ func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Reco
 	if open != nil {
 		events, size = log.events, log.bytes
 	}
-	n := 0
-	for n < len(records) && (n == 0 && open == nil || size+records[n].Size() <= maxSegmentBytes) {
-		size += records[n].Size()
-		n++
-	}
+	n, size := fit(records, size, open == nil)
 	segment := nextSegment(log, open)
 	for _, record := range records[:n] {
 		put(segment, record)
@@ -225,6 +221,17 @@ func (s *Store) appendSome(ctx context.Context, log *Log, records []journal.Reco
 		log.held = append(log.held, log.segments)
 	}
 	return n, nil
+}
+
+// fit says how many records go into a segment, and its size with them. A segment that is
+// new takes one of any size.
+func fit(records []journal.Record, size int, fresh bool) (int, int) {
+	n := 0
+	for n < len(records) && (n == 0 && fresh || size+records[n].Size() <= maxSegmentBytes) {
+		size += records[n].Size()
+		n++
+	}
+	return n, size
 }
 
 func nextSegment(log *Log, open *corev1.ConfigMap) *corev1.ConfigMap {
