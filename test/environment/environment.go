@@ -138,7 +138,7 @@ func (e *Environment) LaunchVia(address, name string, flags ...string) (*control
 
 func (e *Environment) run(program, worker, kubeconfig string, flags ...string) (*controlplane.Process, error) {
 	arguments := append([]string{
-		"--worker-name", worker, "--namespace", Namespace, "--lease-duration", Lease.String(),
+		"--worker-name", worker, "--namespace", Namespace, "--lease-duration", Lease.String(), "--shutdown-grace", "1s",
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
 	}, append(slices.Clone(e.flags), flags...)...)
 	command := exec.Command(e.binary, arguments...)

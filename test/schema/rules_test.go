@@ -115,6 +115,7 @@ var _ = Describe("Rules", Ordered, func() {
 		httpURL   = "url must be an absolute http or https URL without user, query or fragment"
 		attempts  = "maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
 		lifetime  = "idempotencyKeyLifetimeSeconds needs effect Idempotent"
+		lookup    = "reconcile needs effect Idempotent or NonIdempotent: a ReadOnly call has no effect to look up"
 		member    = "write '$' and the names of members, joined by dots, such as $.time"
 	)
 	DescribeTable("of ToolPolicy", refuse("toolpolicies", "toolpolicy"),
@@ -144,6 +145,14 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("attempts at a call that nothing is said of", "spec.tools[0]", attempts, change{"spec.tools[0].effect", removed}),
 		Entry("attempts at a call that is sent once", "spec.tools[0]", attempts, change{"spec.tools[0].effect", "NonIdempotent"}),
 		Entry("the lifetime of a key that does not exist", "spec.tools[1]", lifetime, change{"spec.tools[1].effect", "ReadOnly"}),
+		Entry("a look-up of what has no effect", "spec.tools[1]", lookup, change{"spec.tools[1].idempotencyKeyLifetimeSeconds", removed}, change{"spec.tools[1].effect", "ReadOnly"}),
+		Entry("an effect service's address with a query", "spec.tools[1].reconcile.http.url", httpURL, change{"spec.tools[1].reconcile.http.url", "https://billing.internal/effects?a=b"}),
+		Entry("an effect service's header with a space", "spec.tools[1].reconcile.http.headersFrom[0].name", headerName, change{"spec.tools[1].reconcile.http.headersFrom[0].name", "X Key"}),
+		Entry("an effect service's header of Pawl's", "spec.tools[1].reconcile.http.headersFrom[0].name", ownHeader, change{"spec.tools[1].reconcile.http.headersFrom[0].name", "Pawl-Run"}),
+		Entry("an effect service's Secret", "spec.tools[1].reconcile.http.headersFrom[0].secretKeyRef.name", objectName, change{"spec.tools[1].reconcile.http.headersFrom[0].secretKeyRef.name", "A"}),
+		Entry("an effect service's key", "spec.tools[1].reconcile.http.headersFrom[0].secretKeyRef.key", keyName, change{"spec.tools[1].reconcile.http.headersFrom[0].secretKeyRef.key", "a b"}),
+		Entry("an effect service's certificates", "spec.tools[1].reconcile.http.caBundleConfigMapRef.name", objectName, change{"spec.tools[1].reconcile.http.caBundleConfigMapRef.name", "-ca"}),
+		Entry("an effect service's certificates' key", "spec.tools[1].reconcile.http.caBundleConfigMapRef.key", keyName, change{"spec.tools[1].reconcile.http.caBundleConfigMapRef.key", "a:b"}),
 		Entry("a member without dollar sign", "spec.tools[0].ignoreForProgress[0]", member, change{"spec.tools[0].ignoreForProgress[0]", "time"}),
 		Entry("a member in brackets", "spec.tools[0].ignoreForProgress[1]", member, change{"spec.tools[0].ignoreForProgress[1]", "$.items[0]"}),
 		Entry("a rule's name with a space", "spec.rules[0].name", label, change{"spec.rules[0].name", "all reads"}),

@@ -61,6 +61,9 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 // interpretCall takes an outcome as the call's own while this worker's dispatch is the
 // newest, and as evidence once the effect counts as unknown.
 func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
+	if landed.cut && landed.outcome.Class != tool.ClassOK {
+		landed.outcome.Retryable = true
+	}
 	if facts.State.Finished == nil {
 		if entry, fits := run.RecordOutcome(facts, landed.call, landed.attempt, landed.outcome, landed.duration); fits {
 			return entry, true

@@ -46,6 +46,8 @@ type flight struct {
 	epoch int64
 	// asked is the request that the model was given.
 	asked *run.Asked
+	// cut is true once it was ended because this process leaves: somebody else does it again.
+	cut bool
 	// effectful is true for calls whose outcome must be known.
 	effectful bool
 	cancel    context.CancelFunc
@@ -254,6 +256,7 @@ func (f *Flights) stopRepeatable() {
 	for _, entries := range f.byRun {
 		for _, entry := range entries {
 			if !entry.effectful {
+				entry.cut = true
 				entry.cancel()
 			}
 		}
