@@ -95,7 +95,7 @@ kubernetes: ## Find, download or build etcd, kube-apiserver, kube-controller-man
 	@hack/kubernetes/build.sh >/dev/null
 
 .PHONY: test
-test: kubernetes vet test-unit test-integration ## Run all tests.
+test: kubernetes vet test-unit test-integration test-replicas ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
@@ -104,7 +104,12 @@ test-unit: ## Run the tests that need no control plane.
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.
-	go test -timeout 9m ./test/...
+	go test -timeout 9m $$(go list ./test/... | grep -v '/test/replicas$$')
+
+# By itself: it measures times, which other suites beside it would spoil.
+.PHONY: test-replicas
+test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
+	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false
 
 .PHONY: controlplane-up
 controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.

@@ -92,6 +92,9 @@ func New(o Options) *Reconciler {
 		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
+	// Others take the run of an owner that has not ended it a lease and a bit after its
+	// cancellation: an owner that works must not wait that long for a reply.
+	r.flights.grace = min(effectGrace, o.Members.Lease())
 	return r
 }
 
