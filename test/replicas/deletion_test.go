@@ -49,12 +49,13 @@ func (w *world) segments(ctx context.Context) []corev1.ConfigMap {
 	return list.Items
 }
 
-// abandoned says whether an event tells that a run was let go with something unknown.
-func (w *world) abandoned(ctx context.Context, name string) bool {
+// abandoned says what an event tells of a run that was let go with something unknown.
+func (w *world) abandoned(ctx context.Context, name string) string {
 	GinkgoHelper()
-	text, err := env.Plane.Kubectl(ctx, "get", "events", "--namespace", w.Namespace, "--field-selector=reason=EffectsAbandoned", "--output=jsonpath={.items[*].involvedObject.name}")
+	text, err := env.Plane.Kubectl(ctx, "get", "events", "--namespace", w.Namespace,
+		"--field-selector=reason=EffectsAbandoned,involvedObject.name="+name, "--output=jsonpath={.items[*].message}")
 	Expect(err).NotTo(HaveOccurred())
-	return strings.Contains(text, name)
+	return text
 }
 
 var _ = Describe("A run that is deleted", func() {
@@ -127,9 +128,12 @@ var _ = Describe("A run that is deleted", func() {
 		AddReportEntry(fmt.Sprintf("gone after the deletion: settled %s, reply read %s, nobody settled %s, no reply %s",
 			round(settled), round(replied), round(unsettled), round(time.Since(deleted))), ReportEntryVisibilityAlways)
 		for _, w := range worlds {
-			Eventually(ctx, func() bool { return w.abandoned(ctx, "unknown-001") && w.abandoned(ctx, "endless-000") }).Should(BeTrue())
-			Expect(w.abandoned(ctx, "unknown-000")).To(BeFalse())
-			Expect(w.abandoned(ctx, "flight-000")).To(BeFalse())
+			for _, name := range []string{"unknown-001", "endless-000"} {
+				Eventually(ctx, func() string { return w.abandoned(ctx, name) }).Should(ContainSubstring("nobody settled 1 unknown outcomes"))
+			}
+			for _, name := range []string{"unknown-000", "flight-000"} {
+				Expect(w.abandoned(ctx, name)).To(BeEmpty())
+			}
 			Eventually(ctx, func() int { return len(w.segments(ctx)) }).Should(BeZero(), "journals are collected")
 			Expect(newestIn(w)).To(HaveLen(4))
 			for _, entry := range env.Tools.Ledger() {

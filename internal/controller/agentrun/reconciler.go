@@ -318,6 +318,9 @@ func pollInterval(age time.Duration) time.Duration {
 // fail maps an error to what happens next.
 func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
 	if unrecordable(object, err) {
+		if r.settledElsewhere(ctx, object) {
+			return r.letGoOfDeleted(ctx, object, nil)
+		}
 		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
 		return r.letGoOfDeleted(ctx, object, nil)
 	}
