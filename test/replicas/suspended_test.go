@@ -214,7 +214,7 @@ var _ = Describe("The send window", func() {
 				}
 			}
 		}
-		pause(ctx, 7*time.Second)
+		pause(ctx, 6*time.Second)
 		late.Restore()
 		for _, r := range f.replicas() {
 			Expect(r.process.Resume()).To(Succeed())
