@@ -93,7 +93,7 @@ kubernetes: ## Find, download or build etcd, kube-apiserver, kube-controller-man
 	@hack/kubernetes/build.sh >/dev/null
 
 .PHONY: test
-test: kubernetes vet test-unit sim canaries test-integration ## Run all tests.
+test: kubernetes vet test-unit sim canaries test-integration ## Run all tests but test-replicas, which takes as long again.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
@@ -129,6 +129,11 @@ canaries: ## Leave out one guard after the other: the simulator must notice each
 .PHONY: crash-matrix
 crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
 	go test -timeout 90m -count 1 ./test/sim -run TestCrashMatrix -schedules $(SCHEDULES) -matrix $(CURDIR)/docs/crash-matrix.md
+
+# By itself: it measures times, which other suites beside it would spoil.
+.PHONY: test-replicas
+test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
+	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false
 
 .PHONY: controlplane-up
 controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.

@@ -48,7 +48,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		"--journal-refusal-timeout", journalRefusalTimeout.String(),
 		// Longer than the environment's own: nothing here waits for a lease to run out, and
 		// a machine that is busy with something else must not end the operator.
-		"--lease-duration", "30s"))
+		"--lease-duration", "30s",
+		// Nobody settles what is deleted with its namespace.
+		"--deletion-grace", "5s"))
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
 	tools = newGateway(env.Tools)
 	DeferCleanup(tools.stop)

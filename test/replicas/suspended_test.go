@@ -73,9 +73,9 @@ var _ = Describe("A minute in which one of three replicas is suspended", Ordered
 		requestsOfWaiting int
 	)
 	BeforeAll(func(ctx SpecContext) {
-		turns := int(minute/(10*time.Second)) + 1
+		turns := int(minute/(9*time.Second)) + 1
 		waiting = newWorld(ctx, "waiting", script("gated", turn{calls: []call{{"effect.apply", map[string]any{"ask": true}}}}))
-		active = newWorld(ctx, "active", script("steady", steadyTurns(turns, 10*time.Second)...))
+		active = newWorld(ctx, "active", script("steady", steadyTurns(turns, 9*time.Second)...))
 		f = newFleet(ctx, 3)
 		waiting.start(ctx, "gated", size)
 		waiting.awaitAll(ctx, time.Minute, v1alpha1.ReasonApprovalRequired)
@@ -105,7 +105,8 @@ var _ = Describe("A minute in which one of three replicas is suspended", Ordered
 		t.expectSound(fmt.Sprintf("%d of %d active runs were the suspended replica's", theirs, size))
 		Expect(theirs).To(BeNumerically(">", 0))
 		for name, owner := range during {
-			if before[name] != owner {
+			// One that has ended by now has no owner.
+			if owner != "" && before[name] != owner {
 				Expect(suspended.is(before[name])).To(BeTrue(), "%s went from %s to %s", name, before[name], owner)
 			}
 			Expect(suspended.is(owner)).To(BeFalse(), "%s is still with %s", name, owner)
@@ -141,13 +142,13 @@ func newestIn(w *world) map[string]time.Time {
 var _ = Describe("Replicas that are suspended past their lease again and again", func() {
 	It("repeat nothing among 100 active runs", func(ctx SpecContext) {
 		random := seed()
-		w := newWorld(ctx, "stutter", script("quick", steadyTurns(15, 300*time.Millisecond)...))
+		w := newWorld(ctx, "stutter", script("quick", steadyTurns(12, 300*time.Millisecond)...))
 		f := newFleet(ctx, 3)
 		w.start(ctx, "quick", 100)
 		Eventually(ctx, func() int { return len(newestIn(w)) }).Should(BeNumerically(">", 30))
 		settler := newSettler(w)
 		pauses := 0
-		for range pick(4, 40) {
+		for range pick(3, 40) {
 			if w.moving(ctx) == 0 {
 				break
 			}
@@ -186,6 +187,9 @@ spec: {modelRef: {name: once}, toolPolicyRefs: [{name: vault}], prompt: Do it on
 
 var _ = Describe("The send window", func() {
 	DescribeTable("lapses before a late connection carries a call that may be sent once", func(ctx SpecContext, replicas int, suspend bool) {
+		if replicas == 1 && suspend && !long {
+			Skip("PAWL_LONG is not set; the entry with two replicas shows more")
+		}
 		server := httptest.NewTLSServer(env.Tools)
 		DeferCleanup(server.Close)
 		late, err := proxy.New(server.Listener.Addr().String())
@@ -210,7 +214,7 @@ var _ = Describe("The send window", func() {
 				}
 			}
 		}
-		pause(ctx, 7*time.Second)
+		pause(ctx, 6*time.Second)
 		late.Restore()
 		for _, r := range f.replicas() {
 			Expect(r.process.Resume()).To(Succeed())

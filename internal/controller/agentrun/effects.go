@@ -127,6 +127,18 @@ func (r *Reconciler) release(ctx context.Context, object *v1alpha1.AgentRun, s *
 	return r.store.ReleaseAll(ctx, object, known)
 }
 
+// settledElsewhere says whether another replica has settled a deleted run: it is gone, or
+// has ended with nothing unknown, and what was read here is older. Its journal may go
+// before it does.
+func (r *Reconciler) settledElsewhere(ctx context.Context, object *v1alpha1.AgentRun) bool {
+	fresh := &v1alpha1.AgentRun{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(object), fresh)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return fresh.UID != object.UID || fresh.Status.CompletionTime != nil && len(fresh.Status.UnknownEffects) == 0
+}
+
 // unrecordable says whether a deleted run's journal can no longer be written: it is
 // gone, or its namespace is on its way out.
 func unrecordable(object *v1alpha1.AgentRun, err error) bool {

@@ -70,6 +70,8 @@ type Flights struct {
 	clock    clock.WithDelayedExecution
 	// Wake is called when something has landed.
 	wake func(types.NamespacedName)
+	// grace is how long stop waits for the reply of a call that may have an effect.
+	grace time.Duration
 
 	mu    sync.Mutex
 	byRun map[types.UID][]*flight
@@ -77,7 +79,7 @@ type Flights struct {
 
 // NewFlights returns an empty set.
 func NewFlights(executor Executor, clock clock.WithDelayedExecution, wake func(types.NamespacedName)) *Flights {
-	return &Flights{executor: executor, clock: clock, wake: wake, byRun: map[types.UID][]*flight{}}
+	return &Flights{executor: executor, clock: clock, wake: wake, grace: effectGrace, byRun: map[types.UID][]*flight{}}
 }
 
 // start puts a flight in the air. Work fills in what came of it.
@@ -241,7 +243,7 @@ func (f *Flights) stop(uid types.UID) {
 	defer f.mu.Unlock()
 	for _, entry := range f.byRun[uid] {
 		if entry.effectful {
-			f.clock.AfterFunc(effectGrace, entry.cancel)
+			f.clock.AfterFunc(f.grace, entry.cancel)
 			continue
 		}
 		entry.cancel()

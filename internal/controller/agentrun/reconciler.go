@@ -94,6 +94,9 @@ func New(o Options) *Reconciler {
 		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
+	// Others take the run of an owner that has not ended it a lease and a bit after its
+	// cancellation: an owner that works must not wait that long for a reply.
+	r.flights.grace = min(effectGrace, o.Members.Lease())
 	return r
 }
 
@@ -345,6 +348,9 @@ func pollInterval(age time.Duration) time.Duration {
 // fail maps an error to what happens next.
 func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
 	if unrecordable(object, err) {
+		if r.settledElsewhere(ctx, object) {
+			return r.letGoOfDeleted(ctx, object, nil)
+		}
 		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
 		return r.letGoOfDeleted(ctx, object, nil)
 	}
