@@ -128,8 +128,22 @@ func (w *world) check(ctx context.Context) *tally {
 
 // addJournal checks what the journal says by itself.
 func (t *tally) addJournal(h history) {
-	epoch, ended := int64(0), false
-	results := map[string]int{}
+	ended := t.addOrder(h)
+	for _, claimed := range runs.Events[journal.Claimed](h.records) {
+		t.claims++
+		if claimed.Previous != "" {
+			t.takeovers[claimed.Previous]++
+		}
+	}
+	for _, settled := range runs.Events[journal.EffectReconciled](h.records) {
+		t.settled[string(settled.Source)]++
+	}
+	t.addResults(h, ended)
+}
+
+// addOrder checks epochs and the end, and says whether the run has ended.
+func (t *tally) addOrder(h history) (ended bool) {
+	epoch := int64(0)
 	for _, record := range h.records {
 		if record.Event.Epoch < epoch {
 			t.object("%s: the epoch goes back at event %d", h.run.Name, record.Event.Seq)
@@ -140,21 +154,18 @@ func (t *tally) addJournal(h history) {
 		}
 		ended = ended || record.Event.Type == journal.TypeFinished
 	}
-	for _, claimed := range runs.Events[journal.Claimed](h.records) {
-		t.claims++
-		if claimed.Previous != "" {
-			t.takeovers[claimed.Previous]++
-		}
-	}
+	return ended
+}
+
+// addResults checks that every call has one result.
+func (t *tally) addResults(h history, ended bool) {
+	results := map[string]int{}
 	for _, completed := range runs.Events[journal.CallCompleted](h.records) {
 		if completed.Final {
 			results[completed.ID]++
 		} else if completed.Effect == journal.EffectUnknown && !completed.Retryable {
 			t.unknown++
 		}
-	}
-	for _, settled := range runs.Events[journal.EffectReconciled](h.records) {
-		t.settled[string(settled.Source)]++
 	}
 	for i := range h.state.Transcript {
 		turn := &h.state.Transcript[i]
@@ -203,16 +214,22 @@ func (t *tally) addCall(what string, call journal.CallState, requests []toolserv
 			t.object("%s: is said not to have run, and arrived", what)
 		}
 	}
+	t.addEffect(what, call, len(requests), applied)
+}
+
+// addEffect compares what the journal says of a call's effect with what was applied.
+func (t *tally) addEffect(what string, call journal.CallState, requests, applied int) {
+	done := call.Phase == journal.PhaseDone
 	switch call.Call.Effect {
 	case journal.ReadOnly:
-		if done && call.Last.Class == "ok" && len(requests) == 0 {
+		if done && call.Last.Class == "ok" && requests == 0 {
 			t.object("%s: has a result that nobody gave", what)
 		}
 		return
 	case journal.Idempotent:
 		t.duplicates[call.Call.Effect] += max(applied-1, 0)
 	default:
-		t.duplicates[call.Call.Effect] += max(len(requests)-1, 0)
+		t.duplicates[call.Call.Effect] += max(requests-1, 0)
 		if call.Attempt > 1 {
 			t.object("%s: %d attempts", what, call.Attempt)
 		}

@@ -60,7 +60,7 @@ func newFleet(ctx context.Context, size int) *fleet {
 }
 
 // grow adds operators and waits until they count.
-func (f *fleet) grow(ctx context.Context, n int) []*replica {
+func (f *fleet) grow(ctx context.Context, n int) {
 	GinkgoHelper()
 	var added []*replica
 	for range n {
@@ -69,7 +69,6 @@ func (f *fleet) grow(ctx context.Context, n int) []*replica {
 	for _, r := range added {
 		awaitLease(ctx, r, "")
 	}
-	return added
 }
 
 func (f *fleet) add() *replica {
@@ -99,14 +98,6 @@ func (f *fleet) launch(r *replica) {
 	defer f.mu.Unlock()
 	r.process = process
 	f.pids[process.PID()] = r.name
-}
-
-// restart starts a replica again, under its old name, and waits until it counts.
-func (f *fleet) restart(ctx context.Context, r *replica) {
-	GinkgoHelper()
-	old := holder(ctx, r)
-	f.launch(r)
-	awaitLease(ctx, r, old)
 }
 
 // kill ends replicas with SIGKILL, all at the same time.
