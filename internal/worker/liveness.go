@@ -78,6 +78,27 @@ func (o *Observer) Observe(now time.Time, leases []Seen) {
 	o.seen = current
 }
 
+// Holds says whether a worker held a Lease in the last live read.
+func (o *Observer) Holds(identity string) bool {
+	for _, observed := range o.seen {
+		if observed.Holder == identity {
+			return true
+		}
+	}
+	return false
+}
+
+// Holders lists who held a Lease in the last live read.
+func (o *Observer) Holders() []string {
+	var holders []string
+	for _, observed := range o.seen {
+		if observed.Holder != "" {
+			holders = append(holders, observed.Holder)
+		}
+	}
+	return holders
+}
+
 // State is what is known of a worker.
 type State string
 

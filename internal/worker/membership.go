@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,9 +57,23 @@ type Membership struct {
 	version string
 	known   bool
 	workers []string
+	// reads counts the live reads that were begun, strangers are identities that hold no
+	// Lease as far as was read, with the number of reads begun before they were asked for.
+	reads     int
+	strangers map[string]stranger
 	// draining is set once this worker is on its way out.
 	draining bool
 }
+
+// stranger is a worker whose Lease nobody here has seen: it may have begun since the last
+// read, and counts as gone only once a later one does not show it either.
+type stranger struct {
+	asked int
+	gone  bool
+}
+
+// maxStrangers bounds what is remembered of them.
+const maxStrangers = 10000
 
 // NewMembership returns a Membership that has not begun.
 func NewMembership(o Options) *Membership {
@@ -183,6 +198,10 @@ func (m *Membership) renew(ctx context.Context, began time.Time) error {
 
 // look reads every worker's Lease live.
 func (m *Membership) look(ctx context.Context) error {
+	m.mu.Lock()
+	m.reads++
+	read := m.reads
+	m.mu.Unlock()
 	var leases coordinationv1.LeaseList
 	if err := m.options.Client.List(ctx, &leases, client.InNamespace(m.options.Namespace), client.HasLabels{LabelWorker}); err != nil {
 		return fmt.Errorf("listing worker leases: %w", err)
@@ -193,15 +212,57 @@ func (m *Membership) look(ctx context.Context) error {
 		seen = append(seen, Seen{Name: lease.Name, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Draining: lease.Labels[labelDraining] != "", UID: string(lease.UID), Version: lease.ResourceVersion})
 	}
 	m.mu.Lock()
+	held := m.observer.Holders()
 	m.observer.Observe(m.options.Clock.Now(), seen)
+	m.remember(held)
 	before := m.workers
 	m.workers, m.known = m.observer.Workers(), true
-	changed := !slices.Equal(before, m.workers)
+	gone := m.missStrangers(read)
+	changed := gone || !slices.Equal(before, m.workers)
 	m.mu.Unlock()
 	if changed && m.options.Changed != nil {
 		m.options.Changed()
 	}
 	return nil
+}
+
+// remember notes who no longer holds a Lease: a worker that let go, or was replaced.
+func (m *Membership) remember(held []string) {
+	for _, identity := range held {
+		if !m.observer.Holds(identity) {
+			m.addStranger(identity, stranger{gone: true})
+		}
+	}
+}
+
+func (m *Membership) addStranger(identity string, s stranger) {
+	if m.strangers == nil || len(m.strangers) >= maxStrangers {
+		m.strangers = map[string]stranger{}
+	}
+	m.strangers[identity] = s
+}
+
+// predecessor says whether an identity is that of an earlier process under this worker's
+// name. Who holds the Lease of that name is the newest.
+func (m *Membership) predecessor(identity string) bool {
+	name := identity[:max(strings.LastIndex(identity, "-"), 0)]
+	return name == m.options.Name && identity != m.Identity() && m.version != ""
+}
+
+// missStrangers notes which strangers a read does not show that was begun after they were
+// asked for, and says whether there are any.
+func (m *Membership) missStrangers(read int) bool {
+	missed := false
+	for identity, s := range m.strangers {
+		switch {
+		case m.observer.Holds(identity):
+			delete(m.strangers, identity)
+		case !s.gone && read > s.asked:
+			m.strangers[identity] = stranger{asked: s.asked, gone: true}
+			missed = true
+		}
+	}
+	return missed
 }
 
 // release lets go of the Lease, and with it of every run. It runs after the context
@@ -258,14 +319,25 @@ func (m *Membership) fresh(now time.Time) bool {
 	return !m.renewed.IsZero() && now.Before(m.renewed.Add(m.options.Lease*2/3))
 }
 
-// State says whether a worker lives. Before the first live read everybody does.
+// State says whether a worker lives. Before the first live read everybody does, and one
+// that holds no Lease does until a read begun later shows that it holds none.
 func (m *Membership) State(identity string) State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.known {
 		return Live
 	}
-	return m.observer.State(identity)
+	if m.observer.Holds(identity) {
+		return m.observer.State(identity)
+	}
+	known, asked := m.strangers[identity]
+	if known.gone || m.predecessor(identity) {
+		return Dead
+	}
+	if !asked {
+		m.addStranger(identity, stranger{asked: m.reads})
+	}
+	return Live
 }
 
 // Workers lists the identities that live.

@@ -157,3 +157,29 @@ func TestReleaseDeletesOnlyItsOwnLease(t *testing.T) {
 		t.Errorf("a released lease is still there: %v", err)
 	}
 }
+
+func TestNewcomerIsNotTakenForDead(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.member("a", "1"), c.member("b", "1")
+	c.pass(t, time.Minute, a)
+	b.Beat(t.Context())
+	// The newcomer has its Lease and claims a run before the other one looks again.
+	if state := a.State("b-1"); state != Live {
+		t.Errorf("a worker that has just begun is %s", state)
+	}
+	if state := a.State("c-1"); state != Live {
+		t.Errorf("a worker of which nothing was read yet is %s", state)
+	}
+	woken := 0
+	a.options.Changed = func() { woken++ }
+	c.pass(t, 2*time.Second, a, b)
+	if state := a.State("b-1"); state != Live {
+		t.Errorf("a worker that renews is %s", state)
+	}
+	if state := a.State("c-1"); state != Dead {
+		t.Errorf("a worker that a later read does not show is %s", state)
+	}
+	if woken == 0 {
+		t.Error("nobody looks at the runs of a worker that turned out to be gone")
+	}
+}
