@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -136,7 +137,7 @@ func (t *tally) addJournal(h history) {
 		}
 	}
 	for _, settled := range runs.Events[journal.EffectReconciled](h.records) {
-		t.settled[string(settled.Source)]++
+		t.settled[cmp.Or(string(settled.Source), "Person")]++
 	}
 	t.addResults(h, ended)
 }
