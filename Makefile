@@ -133,7 +133,7 @@ crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/
 # By itself: it measures times, which other suites beside it would spoil.
 .PHONY: test-replicas
 test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
-	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false
+	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false -ginkgo.flake-attempts=2
 
 .PHONY: controlplane-up
 controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.

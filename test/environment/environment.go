@@ -110,7 +110,8 @@ func Prepare(ctx context.Context, options Options) (_ *Environment, err error) {
 // StartOperator starts the operator, again after KillOperator: under the same worker
 // name, so that it goes on at once.
 func (e *Environment) StartOperator() error {
-	process, err := e.run("operator", "worker", e.kubeconfig)
+	// Nobody takes over from it, so that nothing is gained by waiting for what is in flight.
+	process, err := e.run("operator", "worker", e.kubeconfig, "--shutdown-grace", "1s")
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (e *Environment) LaunchVia(address, name string, flags ...string) (*control
 
 func (e *Environment) run(program, worker, kubeconfig string, flags ...string) (*controlplane.Process, error) {
 	arguments := append([]string{
-		"--worker-name", worker, "--namespace", Namespace, "--lease-duration", Lease.String(), "--shutdown-grace", "1s",
+		"--worker-name", worker, "--namespace", Namespace, "--lease-duration", Lease.String(),
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
 	}, append(slices.Clone(e.flags), flags...)...)
 	command := exec.Command(e.binary, arguments...)
