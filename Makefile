@@ -130,7 +130,8 @@ canaries: ## Leave out one guard after the other: the simulator must notice each
 crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
 	go test -timeout 90m -count 1 ./test/sim -run TestCrashMatrix -schedules $(SCHEDULES) -matrix $(CURDIR)/docs/crash-matrix.md
 
-# By itself: it measures times, which other suites beside it would spoil.
+# By itself: it measures times, which other suites beside it would spoil. For the same reason a
+# spec that fails is tried once more; both attempts show.
 .PHONY: test-replicas
 test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
 	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false -ginkgo.flake-attempts=2
