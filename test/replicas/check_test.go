@@ -140,6 +140,19 @@ func (t *tally) addJournal(h history) {
 		}
 		ended = ended || record.Event.Type == journal.TypeFinished
 	}
+	t.addEvents(h, results)
+	for i := range h.state.Transcript {
+		turn := &h.state.Transcript[i]
+		for _, call := range turn.Calls {
+			if (turn.Completed || ended) && results[call.Call.ID] != 1 {
+				t.object("%s: call %s has %d results", h.run.Name, call.Call.ID, results[call.Call.ID])
+			}
+		}
+	}
+}
+
+// addEvents counts claims, settlements and what was unknown, and each call's results.
+func (t *tally) addEvents(h history, results map[string]int) {
 	for _, claimed := range runs.Events[journal.Claimed](h.records) {
 		t.claims++
 		if claimed.Previous != "" {
@@ -155,14 +168,6 @@ func (t *tally) addJournal(h history) {
 	}
 	for _, settled := range runs.Events[journal.EffectReconciled](h.records) {
 		t.settled[string(settled.Source)]++
-	}
-	for i := range h.state.Transcript {
-		turn := &h.state.Transcript[i]
-		for _, call := range turn.Calls {
-			if (turn.Completed || ended) && results[call.Call.ID] != 1 {
-				t.object("%s: call %s has %d results", h.run.Name, call.Call.ID, results[call.Call.ID])
-			}
-		}
 	}
 }
 
@@ -203,16 +208,22 @@ func (t *tally) addCall(what string, call journal.CallState, requests []toolserv
 			t.object("%s: is said not to have run, and arrived", what)
 		}
 	}
+	t.compare(what, call, len(requests), applied)
+}
+
+// compare holds what the journal says of a call against how often it was asked and done.
+func (t *tally) compare(what string, call journal.CallState, requests, applied int) {
+	done := call.Phase == journal.PhaseDone
 	switch call.Call.Effect {
 	case journal.ReadOnly:
-		if done && call.Last.Class == "ok" && len(requests) == 0 {
+		if done && call.Last.Class == "ok" && requests == 0 {
 			t.object("%s: has a result that nobody gave", what)
 		}
 		return
 	case journal.Idempotent:
 		t.duplicates[call.Call.Effect] += max(applied-1, 0)
 	default:
-		t.duplicates[call.Call.Effect] += max(len(requests)-1, 0)
+		t.duplicates[call.Call.Effect] += max(requests-1, 0)
 		if call.Attempt > 1 {
 			t.object("%s: %d attempts", what, call.Attempt)
 		}

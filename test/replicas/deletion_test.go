@@ -31,15 +31,13 @@ func cutCounter() {
 	DeferCleanup(func() { tools.use(nil) })
 }
 
-// awaitGone waits until a run is gone and gives the time that it took.
-func (w *world) awaitGone(ctx context.Context, limit time.Duration, name string) time.Duration {
+// awaitGone waits until a run is gone.
+func (w *world) awaitGone(ctx context.Context, limit time.Duration, name string) {
 	GinkgoHelper()
-	began := time.Now()
 	Eventually(ctx, func() bool {
 		err := env.Admin.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, &v1alpha1.AgentRun{})
 		return apierrors.IsNotFound(err)
 	}).WithTimeout(limit).WithPolling(100*time.Millisecond).Should(BeTrue(), "%s is gone", name)
-	return time.Since(began).Round(10 * time.Millisecond)
 }
 
 func (w *world) segments(ctx context.Context) []corev1.ConfigMap {

@@ -64,7 +64,7 @@ func apiServerAnswers(ctx context.Context) {
 var _ = Describe("An API server that is away for longer than a lease", func() {
 	const away = lease + 2*time.Second
 	It("makes nobody steal a run or repeat a call", func(ctx SpecContext) {
-		w := newWorld(ctx, "away", script("steady", steadyTurns(10, 3*time.Second)...))
+		w := newWorld(ctx, "away", script("steady", steadyTurns(8, 3*time.Second)...))
 		f := newFleet(ctx, 3)
 		w.start(ctx, "steady", 60)
 		Eventually(ctx, func() int { return len(newestIn(w)) }).Should(Equal(60))

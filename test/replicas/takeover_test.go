@@ -126,7 +126,7 @@ var _ = Describe("An owner that dies", func() {
 		w.start(ctx, "two", 24)
 		Eventually(ctx, h.count).Should(Equal(24))
 		theirs := w.inHand(ctx)[leaving.name]
-		Expect(len(theirs)).To(BeNumerically(">", 0))
+		Expect(theirs).NotTo(BeEmpty())
 
 		arrivals := map[string]time.Time{}
 		callers := map[string]string{}
@@ -185,7 +185,7 @@ var _ = Describe("A cancellation", func() {
 	}
 	BeforeEach(func() {
 		var err error
-		model, err = models.Start(models.Options{Answer: func(request models.Request) models.Answer {
+		model, err = models.Start(models.Options{Answer: func(models.Request) models.Answer {
 			mu.Lock()
 			asked = append(asked, time.Now())
 			n := len(asked)

@@ -190,13 +190,13 @@ type settler struct {
 
 func newSettler(w *world) *settler { return &settler{world: w, said: map[string]bool{}} }
 
-// settle settles what is unknown now, and counts what it ever settled.
-func (s *settler) settle(ctx context.Context) int {
+// settle settles what is unknown now.
+func (s *settler) settle(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := &v1alpha1.AgentRunList{}
 	if err := env.Admin.List(ctx, found, client.InNamespace(s.world.Namespace)); err != nil {
-		return len(s.said)
+		return
 	}
 	for i := range found.Items {
 		run := &found.Items[i]
@@ -228,7 +228,6 @@ func (s *settler) settle(ctx context.Context) int {
 			}
 		}
 	}
-	return len(s.said)
 }
 
 func appliedTimes(key string) int {
