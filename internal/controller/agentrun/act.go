@@ -174,7 +174,7 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 	}
 	entry := &flight{call: call.ID, attempt: sending.Attempt, epoch: request.Epoch, effectful: call.Effect != journal.ReadOnly}
 	policies := policyNames(object)
-	mayLeave := r.rightToSend(s.acknowledged, call.Effect != journal.NonIdempotent || canary.Is(canary.GateIgnored))
+	mayLeave := r.rightToSend(s.acknowledged, call.Effect == journal.ReadOnly || canary.Is(canary.GateIgnored))
 	r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
 		ctx = transport.WithGate(ctx, mayLeave)
 		server, name, err := r.clients.Tool(ctx, object.Namespace, policies, call.Tool)
@@ -190,16 +190,16 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 }
 
 // sendWindow is how long the acknowledgement of a dispatch gives the right to send a
-// call that may be sent once. A worker that was frozen longer must not send: others may
-// have taken its run for abandoned.
+// call that may have an effect. A worker that was frozen longer must not send: others may
+// have taken its run for abandoned, and a person may have settled that nothing happened.
 const sendWindow = 5 * time.Second
 
 var errWindow = errors.New("the right to send has lapsed")
 
 // rightToSend is asked immediately before the first byte of a call leaves.
-func (r *Reconciler) rightToSend(acknowledged time.Duration, repeatable bool) func() error {
+func (r *Reconciler) rightToSend(acknowledged time.Duration, harmless bool) func() error {
 	return func() error {
-		if !repeatable && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
+		if !harmless && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
 			return errWindow
 		}
 		return nil

@@ -65,7 +65,7 @@ func Failed(ctx context.Context, call tool.Call, sending *Sending, err error) to
 		return Lost(ctx, call, err)
 	}
 	if refused := sending.Refused(); refused != nil {
-		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: the right to send it has lapsed; nothing was done"}
+		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Retryable: call.Repeatable, Message: "not sent: the right to send it has lapsed; nothing was done"}
 	}
 	return NotSent(ctx, call, err)
 }
