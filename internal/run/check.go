@@ -87,8 +87,12 @@ func lastCheck(f Facts) (Step, bool) {
 }
 
 // RecordLate is the outcome of a call whose sender lost the run meanwhile: evidence for
-// an effect that is unknown, and nothing else.
+// an effect that is unknown, and nothing else. That one attempt did nothing proves nothing
+// where there were others.
 func RecordLate(f Facts, id string, epoch int64, effect string, value json.RawMessage, receipt string) (Entry, bool) {
+	if effect == journal.EffectRejected && attemptsAt(f.State, id) > 1 {
+		return Entry{}, false
+	}
 	entry, fits := RecordFound(f, id, Found{State: effect, Value: value})
 	if !fits {
 		return Entry{}, false
@@ -96,4 +100,16 @@ func RecordLate(f Facts, id string, epoch int64, effect string, value json.RawMe
 	settled, _ := entry.Payload.(journal.EffectReconciled)
 	settled.Source, settled.Epoch, settled.Receipt = journal.SourceWorker, epoch, bounded(receipt, 256)
 	return Entry{Payload: settled}, true
+}
+
+// attemptsAt counts the attempts at a call of any turn.
+func attemptsAt(s *journal.State, id string) int32 {
+	for i := range s.Transcript {
+		for j := range s.Transcript[i].Calls {
+			if call := &s.Transcript[i].Calls[j]; call.Call.ID == id {
+				return call.Attempt
+			}
+		}
+	}
+	return 0
 }
