@@ -174,7 +174,7 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 	}
 	entry := &flight{call: call.ID, attempt: sending.Attempt, epoch: request.Epoch, effectful: call.Effect != journal.ReadOnly}
 	policies := policyNames(object)
-	mayLeave := r.rightToSend(s.acknowledged, call.Effect == journal.ReadOnly || canary.Is(canary.GateIgnored))
+	mayLeave := r.rightToSend(s.acknowledged, call.Effect)
 	r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
 		ctx = transport.WithGate(ctx, mayLeave)
 		server, name, err := r.clients.Tool(ctx, object.Namespace, policies, call.Tool)
@@ -197,7 +197,8 @@ const sendWindow = 5 * time.Second
 var errWindow = errors.New("the right to send has lapsed")
 
 // rightToSend is asked immediately before the first byte of a call leaves.
-func (r *Reconciler) rightToSend(acknowledged time.Duration, harmless bool) func() error {
+func (r *Reconciler) rightToSend(acknowledged time.Duration, effect string) func() error {
+	harmless := effect == journal.ReadOnly || canary.Is(canary.GateIgnored)
 	return func() error {
 		if !harmless && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
 			return errWindow
