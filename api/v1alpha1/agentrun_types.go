@@ -127,6 +127,15 @@ type Limits struct {
 	// +kubebuilder:validation:Maximum=1000000000
 	MaxTokens int64 `json:"maxTokens,omitempty"`
 
+	// maxCost bounds what all requests together cost, in US dollars, as a decimal string
+	// with at most six places. Checked before a request, which counts with its estimate.
+	// Needs prices of the Model. Default: no bound but maxTokens. Reason
+	// CostBudgetExhausted.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}([.][0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=13
+	MaxCost string `json:"maxCost,omitempty"`
+
 	// activeDeadlineSeconds bounds the time spent working: asking the model and
 	// running tools. Time that people take does not count. Reason DeadlineExceeded.
 	// +optional
@@ -230,6 +239,15 @@ type OutputValidation struct {
 
 // Context bounds what the model is shown.
 type Context struct {
+	// maxTokens bounds one request, by estimate. A longer conversation has its older tool
+	// results reduced to a digest and a beginning, then its older turns to a summary that
+	// the model writes; what is then still too long ends the run. Reason ContextOverflow.
+	// +optional
+	// +default=120000
+	// +kubebuilder:validation:Minimum=256
+	// +kubebuilder:validation:Maximum=10000000
+	MaxTokens int64 `json:"maxTokens,omitempty"`
+
 	// maxToolResultBytes bounds one tool result in the prompt; more is cut off and
 	// the result says so.
 	// +optional
@@ -315,9 +333,17 @@ type Usage struct {
 	// cacheReadTokens is the part of inputTokens read from the provider's cache.
 	// +optional
 	CacheReadTokens int64 `json:"cacheReadTokens,omitempty"`
+	// cacheWriteTokens is the part of inputTokens written to the provider's cache.
+	// +optional
+	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
+
 	// reasoningTokens is the part of outputTokens spent on reasoning.
 	// +optional
 	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
+	// cost in US dollars by the Model's prices, a decimal string. Empty without prices.
+	// +optional
+	Cost string `json:"cost,omitempty"`
+
 	// estimated is true when some request came back without a usage report, or not
 	// at all, and was charged an estimate.
 	// +optional

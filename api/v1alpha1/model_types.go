@@ -6,10 +6,17 @@ import (
 )
 
 // Provider names a wire protocol that Pawl can ask for decisions.
-// +kubebuilder:validation:Enum=OpenAI;Scripted
+// +kubebuilder:validation:Enum=Anthropic;OpenAI;OpenAIResponses;Gemini;Scripted
 type Provider string
 
 const (
+	// ProviderAnthropic is the Messages protocol.
+	ProviderAnthropic Provider = "Anthropic"
+	// ProviderOpenAIResponses is OpenAI's Responses protocol, used without state at the
+	// vendor.
+	ProviderOpenAIResponses Provider = "OpenAIResponses"
+	// ProviderGemini is the protocol of the Gemini API, generateContent.
+	ProviderGemini Provider = "Gemini"
 	// ProviderOpenAI is the Chat Completions protocol, as spoken by OpenAI and by
 	// the many servers compatible with it.
 	ProviderOpenAI Provider = "OpenAI"
@@ -19,7 +26,12 @@ const (
 
 // ModelSpec says where decisions come from.
 // +kubebuilder:validation:XValidation:rule="self.provider != 'Scripted' || (has(self.script) && size(self.script) > 0)",message="provider Scripted needs at least one step in script"
-// +kubebuilder:validation:XValidation:rule="self.provider != 'Scripted' || !(has(self.endpoint) || has(self.credentialsSecretRef) || has(self.caBundleConfigMapRef) || has(self.parameters))",message="provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef and parameters"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'Scripted' || !(has(self.endpoint) || has(self.credentialsSecretRef) || has(self.caBundleConfigMapRef) || has(self.parameters) || has(self.platform))",message="provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef, parameters and platform"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.platform.bedrock) || self.provider == 'Anthropic'",message="platform bedrock serves provider Anthropic only"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.platform.vertex) || self.provider in ['Anthropic', 'Gemini']",message="platform vertex serves providers Anthropic and Gemini only"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.platform.azure) || self.provider in ['OpenAI', 'OpenAIResponses']",message="platform azure serves providers OpenAI and OpenAIResponses only"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.platform.azure) || has(self.endpoint)",message="platform azure needs endpoint: the root of your resource, such as https://<name>.openai.azure.com"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || has(self.credentialsSecretRef)",message="platform needs credentialsSecretRef: the operator's own cloud identity is never used"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'Scripted' || !has(self.script)",message="script belongs to provider Scripted: remove it or change provider"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'Scripted' || has(self.model)",message="set model to the provider's own model name"
 type ModelSpec struct {
@@ -33,8 +45,11 @@ type ModelSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	Model string `json:"model,omitempty"`
 
-	// endpoint is the base URL; for provider OpenAI "/chat/completions" is
-	// appended to it. Defaults to the vendor's public root.
+	// endpoint is the base URL. Appended to it are, for provider OpenAI
+	// "/chat/completions", for OpenAIResponses "/responses", for Anthropic
+	// "/v1/messages" (without a second "/v1" where it ends in one) and for Gemini
+	// "/models/<model>:generateContent". Defaults to the vendor's public root, or the
+	// platform's for its region.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.contains('@')",message="endpoint must be an absolute http or https URL without user, query or fragment"
@@ -42,7 +57,9 @@ type ModelSpec struct {
 
 	// credentialsSecretRef names the Secret key that holds the API key. It is read
 	// when used, so a rotated Secret takes effect. Servers without authentication
-	// need none.
+	// need none. On platform bedrock the value is a Bedrock API key or JSON
+	// {"accessKeyId", "secretAccessKey", "sessionToken"}; on vertex a service account's
+	// JSON key or an access token; on azure an API key, or "Bearer " and a token.
 	// +optional
 	CredentialsSecretRef *KeyReference `json:"credentialsSecretRef,omitempty"`
 
@@ -75,6 +92,24 @@ type ModelSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
+	// limits bound the requests to this Model, of all runs and all replicas together.
+	// +optional
+	Limits *ModelLimits `json:"limits,omitempty"`
+
+	// prices turn tokens into money. A run with limits.maxCost needs them.
+	// +optional
+	Prices *Prices `json:"prices,omitempty"`
+
+	// keepReasoning keeps the provider's opaque reasoning parts when a finished journal
+	// is compacted. Default false.
+	// +optional
+	KeepReasoning bool `json:"keepReasoning,omitempty"`
+
+	// platform is the cloud that serves the model under its own address and
+	// authentication. Default: the vendor itself, or what endpoint names.
+	// +optional
+	Platform *Platform `json:"platform,omitempty"`
+
 	// parameters are members added to the provider's request unchanged, such as
 	// {"temperature": 0}. Members that Pawl sets itself are refused by the
 	// operator, which reports them in status.
@@ -89,6 +124,99 @@ type ModelSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Script []ScriptStep `json:"script,omitempty"`
+}
+
+// ModelLimits bound the requests to a Model. They hold for the installation: each
+// replica has a share, exact while the set of replicas is steady.
+// +kubebuilder:validation:XValidation:rule="has(self.maxConcurrentRequests) || has(self.requestsPerMinute)",message="set maxConcurrentRequests, requestsPerMinute or both"
+type ModelLimits struct {
+	// maxConcurrentRequests bounds the requests under way at once. Default: unbounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxConcurrentRequests int32 `json:"maxConcurrentRequests,omitempty"`
+
+	// requestsPerMinute bounds the requests begun in a minute. Default: unbounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
+}
+
+// Price is US dollars for a million tokens.
+// +kubebuilder:validation:Pattern=`^[0-9]{1,6}([.][0-9]{1,6})?$`
+// +kubebuilder:validation:MaxLength=13
+type Price string
+
+// Prices of a Model, in US dollars for a million tokens, as decimal strings with at
+// most six places.
+type Prices struct {
+	// input is the price of tokens sent that are neither read from nor written to a cache.
+	// +required
+	Input Price `json:"input"`
+
+	// output is the price of tokens received, reasoning included.
+	// +required
+	Output Price `json:"output"`
+
+	// cacheRead is the price of tokens read from the provider's cache. Default: input.
+	// +optional
+	CacheRead Price `json:"cacheRead,omitempty"`
+
+	// cacheWrite is the price of tokens written to the provider's cache. Default: input.
+	// +optional
+	CacheWrite Price `json:"cacheWrite,omitempty"`
+}
+
+// Platform is a cloud that serves a vendor's models.
+// +kubebuilder:validation:XValidation:rule="[has(self.bedrock), has(self.vertex), has(self.azure)].filter(x, x).size() == 1",message="set exactly one of bedrock, vertex and azure"
+type Platform struct {
+	// bedrock is Amazon Bedrock, for provider Anthropic.
+	// +optional
+	Bedrock *BedrockPlatform `json:"bedrock,omitempty"`
+
+	// vertex is Google Cloud's Vertex AI, for providers Anthropic and Gemini.
+	// +optional
+	Vertex *VertexPlatform `json:"vertex,omitempty"`
+
+	// azure is Azure OpenAI, for providers OpenAI and OpenAIResponses. spec.model is then
+	// the name of the deployment.
+	// +optional
+	Azure *AzurePlatform `json:"azure,omitempty"`
+}
+
+// BedrockPlatform is Amazon Bedrock.
+type BedrockPlatform struct {
+	// region that serves the model, such as eu-central-1.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`
+	// +kubebuilder:validation:MaxLength=32
+	Region string `json:"region"`
+}
+
+// VertexPlatform is Google Cloud's Vertex AI.
+type VertexPlatform struct {
+	// project that is charged.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`
+	// +kubebuilder:validation:MaxLength=30
+	Project string `json:"project"`
+
+	// location that serves the model, such as europe-west1, eu or global.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9-]*$`
+	// +kubebuilder:validation:MaxLength=32
+	Location string `json:"location"`
+}
+
+// AzurePlatform is Azure OpenAI.
+type AzurePlatform struct {
+	// apiVersion is the version of the API, such as 2024-10-21. Default: the versionless
+	// API below /openai/v1.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?$`
+	// +kubebuilder:validation:MaxLength=18
+	APIVersion string `json:"apiVersion,omitempty"`
 }
 
 // ScriptStep is one scripted decision.

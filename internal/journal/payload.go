@@ -42,7 +42,9 @@ type RunStarted struct {
 	Output       *Output           `json:"output,omitempty"`
 	// MaxToolResultBytes bounds one tool result in the prompt.
 	MaxToolResultBytes int32 `json:"maxToolResultBytes"`
-	HumanInput         bool  `json:"humanInput"`
+	// ContextTokens bounds one request, by estimate; 0 for no bound.
+	ContextTokens int64 `json:"contextTokens,omitempty"`
+	HumanInput    bool  `json:"humanInput"`
 	// Tools is the catalogue, in the order in which the model sees it.
 	Tools    []Tool   `json:"tools,omitempty"`
 	Policies []Policy `json:"policies,omitempty"`
@@ -58,19 +60,34 @@ type Model struct {
 	RequestTimeoutSeconds int32           `json:"requestTimeoutSeconds"`
 	MaxAttempts           int32           `json:"maxAttempts"`
 	Parameters            json.RawMessage `json:"parameters,omitempty"`
+	Platform              *Platform       `json:"platform,omitempty"`
+	Prices                *Prices         `json:"prices,omitempty"`
+	KeepReasoning         bool            `json:"keepReasoning,omitempty"`
+}
+
+// Platform is the cloud that serves a model.
+type Platform struct {
+	// Name is bedrock, vertex or azure; the other members are those it has.
+	Name       string `json:"name"`
+	Region     string `json:"region,omitempty"`
+	Project    string `json:"project,omitempty"`
+	Location   string `json:"location,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
 }
 
 // Limits are a run's limits, every default filled in.
 type Limits struct {
-	MaxTurns               int32 `json:"maxTurns"`
-	MaxToolCalls           int32 `json:"maxToolCalls"`
-	MaxTokens              int64 `json:"maxTokens"`
-	ActiveDeadlineSeconds  int32 `json:"activeDeadlineSeconds"`
-	DeadlineSeconds        int32 `json:"deadlineSeconds"`
-	MaxRepeatedPlans       int32 `json:"maxRepeatedPlans"`
-	MaxConsecutiveFailures int32 `json:"maxConsecutiveFailures"`
-	MaxInvalidDecisions    int32 `json:"maxInvalidDecisions"`
-	InputTimeoutSeconds    int32 `json:"inputTimeoutSeconds"`
+	MaxTurns     int32 `json:"maxTurns"`
+	MaxToolCalls int32 `json:"maxToolCalls"`
+	MaxTokens    int64 `json:"maxTokens"`
+	// MaxCost in US dollars as a decimal, empty for none.
+	MaxCost                string `json:"maxCost,omitempty"`
+	ActiveDeadlineSeconds  int32  `json:"activeDeadlineSeconds"`
+	DeadlineSeconds        int32  `json:"deadlineSeconds"`
+	MaxRepeatedPlans       int32  `json:"maxRepeatedPlans"`
+	MaxConsecutiveFailures int32  `json:"maxConsecutiveFailures"`
+	MaxInvalidDecisions    int32  `json:"maxInvalidDecisions"`
+	InputTimeoutSeconds    int32  `json:"inputTimeoutSeconds"`
 }
 
 // Progress is a goal measure that must move.
@@ -108,10 +125,11 @@ type Policy struct {
 
 // Usage counts tokens.
 type Usage struct {
-	InputTokens     int64 `json:"inputTokens"`
-	OutputTokens    int64 `json:"outputTokens"`
-	CacheReadTokens int64 `json:"cacheReadTokens,omitempty"`
-	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
+	InputTokens      int64 `json:"inputTokens"`
+	OutputTokens     int64 `json:"outputTokens"`
+	CacheReadTokens  int64 `json:"cacheReadTokens,omitempty"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
+	ReasoningTokens  int64 `json:"reasoningTokens,omitempty"`
 	// Estimated is true when the provider did not report.
 	Estimated bool `json:"estimated,omitempty"`
 }
@@ -122,11 +140,12 @@ func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 // Add returns the sum; it is estimated when either part is.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
-		InputTokens:     u.InputTokens + v.InputTokens,
-		OutputTokens:    u.OutputTokens + v.OutputTokens,
-		CacheReadTokens: u.CacheReadTokens + v.CacheReadTokens,
-		ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens,
-		Estimated:       u.Estimated || v.Estimated,
+		InputTokens:      u.InputTokens + v.InputTokens,
+		OutputTokens:     u.OutputTokens + v.OutputTokens,
+		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
+		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
+		Estimated:        u.Estimated || v.Estimated,
 	}
 }
 
@@ -140,6 +159,7 @@ const (
 	DecisionRequestApproval DecisionKind = "RequestApproval"
 	DecisionQuestion        DecisionKind = "Question"
 	DecisionCannotContinue  DecisionKind = "CannotContinue"
+	DecisionPaused          DecisionKind = "Paused"
 	DecisionRefused         DecisionKind = "Refused"
 	DecisionOverflow        DecisionKind = "Overflow"
 	DecisionInvalid         DecisionKind = "Invalid"

@@ -35,6 +35,9 @@ type Request struct {
 	Tools []Tool
 	// MaxOutputTokens bounds the reply.
 	MaxOutputTokens int32
+	// Conversation names the run, the same in each of its requests, so that a provider
+	// can find the prefix it has cached. It says nothing about the run.
+	Conversation string `json:",omitempty"`
 }
 
 // Role says who speaks in a Message.
@@ -55,8 +58,10 @@ type Message struct {
 	Text string
 	// Calls of an assistant message.
 	Calls []Call
-	// Raw is the provider's own assistant message, echoed byte for byte where the
-	// wire allows it. Empty when the message did not come from a provider.
+	// Raw is what the provider itself said in this message, in the wire's own shape (a
+	// message, its content or a list of items), echoed byte for byte where the wire
+	// allows it. Empty when the message did not come from this provider: it is then
+	// written from Text and Calls.
 	Raw json.RawMessage
 	// CallID is the id of the call that a tool message answers.
 	CallID string
@@ -84,7 +89,8 @@ type Reply struct {
 	// StopReason is the wire's own word, unchanged.
 	StopReason string
 	Usage      Usage
-	// Raw is the provider's own assistant message, to be echoed in later requests.
+	// Raw is what Message.Raw of later requests repeats. Set for answers, calls and
+	// pauses only, so that the calls of a refused or broken reply can't come back.
 	Raw json.RawMessage
 	// RequestID is the provider's id of the request, for support cases.
 	RequestID string
@@ -100,6 +106,9 @@ const (
 	KindFinal Kind = "Final"
 	// KindCalls proposes at least one tool call.
 	KindCalls Kind = "Calls"
+	// KindPaused is a reply that the provider interrupted and wants to be asked to go on
+	// with: the conversation is sent again with this reply at its end. It has no calls.
+	KindPaused Kind = "Paused"
 	// KindRefused says that the model or a content filter refused.
 	KindRefused Kind = "Refused"
 	// KindOverflow says that the conversation no longer fits the model's context.
@@ -142,12 +151,14 @@ type Call struct {
 	Arguments string
 }
 
-// Usage counts tokens. Input includes cache reads, output includes reasoning.
+// Usage counts tokens. Input includes cache reads and writes, output includes reasoning,
+// whatever the wire's own arithmetic.
 type Usage struct {
-	InputTokens     int64
-	OutputTokens    int64
-	CacheReadTokens int64
-	ReasoningTokens int64
+	InputTokens      int64
+	OutputTokens     int64
+	CacheReadTokens  int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
 	// Reported is false when the server gave no usable report; the turn machine then
 	// charges an estimate.
 	Reported bool

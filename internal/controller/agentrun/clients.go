@@ -2,11 +2,9 @@ package agentrun
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +14,6 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/model/openai"
-	"github.com/pawl-run/pawl/internal/model/scripted"
 	"github.com/pawl-run/pawl/internal/tool"
 	httptool "github.com/pawl-run/pawl/internal/tool/http"
 	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
@@ -65,90 +61,10 @@ func NewAdapters(reader client.Reader) *Adapters {
 	return &Adapters{reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}}
 }
 
-// modelCache keeps one client, and so one pool of connections, for each configuration.
-type modelCache struct {
-	mu       sync.Mutex
-	byConfig map[string]model.Client
-}
-
-// maxModelClients bounds the cache; beyond it everything is built anew.
-const maxModelClients = 256
-
-func (c *modelCache) get(key string, build func() (model.Client, error)) (model.Client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.byConfig[key]; ok {
-		return known, nil
-	}
-	built, err := build()
-	if err != nil {
-		return nil, err
-	}
-	if len(c.byConfig) >= maxModelClients {
-		clear(c.byConfig)
-	}
-	c.byConfig[key] = built
-	return built, nil
-}
-
 // missingError says what has to exist before a request can be made.
 type missingError struct{ text string }
 
 func (e *missingError) Error() string { return e.text }
-
-// Model implements Clients.
-func (c *Adapters) Model(ctx context.Context, namespace string, frozen journal.Model) (decider model.Client, problem string, err error) {
-	live := &v1alpha1.Model{}
-	err = c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: frozen.Name}, live)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Sprintf("Model %s does not exist", frozen.Name), nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("reading Model %s: %w", frozen.Name, err)
-	}
-	if string(live.Spec.Provider) != frozen.Provider {
-		return nil, fmt.Sprintf("Model %s has another provider than when the run started: restore %s", frozen.Name, frozen.Provider), nil
-	}
-	if live.Spec.Provider == v1alpha1.ProviderScripted {
-		decider, err = scripted.New(scriptOf(live.Spec.Script))
-	} else {
-		decider, err = c.openAI(ctx, namespace, frozen, live)
-	}
-	var missing *missingError
-	if errors.As(err, &missing) {
-		return nil, missing.text, nil
-	}
-	if err != nil {
-		return nil, fmt.Sprintf("Model %s can't be used: %s", frozen.Name, oneLine(err)), nil
-	}
-	return decider, "", nil
-}
-
-func (c *Adapters) openAI(ctx context.Context, namespace string, frozen journal.Model, live *v1alpha1.Model) (model.Client, error) {
-	config := openai.Config{
-		Endpoint: frozen.Endpoint, Model: frozen.Model, Parameters: frozen.Parameters,
-		Timeout: time.Duration(frozen.RequestTimeoutSeconds) * time.Second,
-	}
-	if ref := live.Spec.CredentialsSecretRef; ref != nil {
-		if _, err := c.secret(ctx, namespace, *ref); err != nil {
-			return nil, err
-		}
-		config.APIKey = func() (string, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
-			defer cancel()
-			return c.secret(ctx, namespace, *ref)
-		}
-	}
-	var err error
-	if config.CABundle, err = c.caBundle(ctx, namespace, live.Spec.CABundleConfigMapRef); err != nil {
-		return nil, err
-	}
-	key, err := json.Marshal([]any{namespace, frozen, live.Spec.CredentialsSecretRef, config.CABundle})
-	if err != nil {
-		return nil, err
-	}
-	return c.models.get(string(key), func() (model.Client, error) { return openai.New(config) })
-}
 
 // Tool implements Clients.
 func (c *Adapters) Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error) {
@@ -312,22 +228,4 @@ func (c *Adapters) caBundle(ctx context.Context, namespace string, ref *v1alpha1
 		return nil, &missingError{fmt.Sprintf("ConfigMap %s has no key %s", ref.Name, ref.Key)}
 	}
 	return []byte(value), nil
-}
-
-func scriptOf(steps []v1alpha1.ScriptStep) []scripted.Step {
-	script := make([]scripted.Step, 0, len(steps))
-	for _, s := range steps {
-		step := scripted.Step{
-			Final: s.Final, FinalExpression: s.FinalExpression, Question: s.Question, CannotContinue: s.CannotContinue,
-			Raw: rawOf(s.Raw), Delay: time.Duration(s.DelayMilliseconds) * time.Millisecond,
-		}
-		if s.Error != nil {
-			step.Status = int(s.Error.Status)
-		}
-		for _, call := range s.ToolCalls {
-			step.ToolCalls = append(step.ToolCalls, scripted.ToolCall{Tool: call.Tool, Arguments: rawOf(call.Arguments)})
-		}
-		script = append(script, step)
-	}
-	return script
 }

@@ -168,13 +168,13 @@ func freezeSpec(object *v1alpha1.AgentRun) *journal.RunStarted {
 		CreatedBy:    object.Annotations[v1alpha1.AnnotationCreatedBy],
 		SystemPrompt: spec.SystemPrompt, Prompt: spec.Prompt,
 		Limits: journal.Limits{
-			MaxTurns: spec.Limits.MaxTurns, MaxToolCalls: spec.Limits.MaxToolCalls, MaxTokens: spec.Limits.MaxTokens,
+			MaxTurns: spec.Limits.MaxTurns, MaxToolCalls: spec.Limits.MaxToolCalls, MaxTokens: spec.Limits.MaxTokens, MaxCost: spec.Limits.MaxCost,
 			ActiveDeadlineSeconds: spec.Limits.ActiveDeadlineSeconds, DeadlineSeconds: spec.Limits.DeadlineSeconds,
 			MaxRepeatedPlans: spec.Limits.MaxRepeatedPlans, MaxConsecutiveFailures: spec.Limits.MaxConsecutiveFailures,
 			InputTimeoutSeconds: spec.Limits.InputTimeoutSeconds,
 		},
-		MaxToolResultBytes: spec.Context.MaxToolResultBytes,
-		HumanInput:         spec.HumanInput != v1alpha1.HumanInputDisabled,
+		MaxToolResultBytes: spec.Context.MaxToolResultBytes, ContextTokens: spec.Context.MaxTokens,
+		HumanInput: spec.HumanInput != v1alpha1.HumanInputDisabled,
 	}
 	if n := spec.Limits.MaxInvalidDecisions; n != nil {
 		started.Limits.MaxInvalidDecisions = *n
@@ -197,7 +197,28 @@ func freezeModel(object *v1alpha1.Model) journal.Model {
 		Name: object.Name, Provider: string(spec.Provider), Model: spec.Model, Endpoint: spec.Endpoint,
 		MaxOutputTokens: spec.MaxOutputTokens, RequestTimeoutSeconds: spec.RequestTimeoutSeconds,
 		MaxAttempts: spec.MaxAttempts, Parameters: rawOf(spec.Parameters),
+		Platform: freezePlatform(spec.Platform), Prices: freezePrices(spec.Prices), KeepReasoning: spec.KeepReasoning,
 	}
+}
+
+func freezePlatform(p *v1alpha1.Platform) *journal.Platform {
+	switch {
+	case p == nil:
+		return nil
+	case p.Bedrock != nil:
+		return &journal.Platform{Name: "bedrock", Region: p.Bedrock.Region}
+	case p.Vertex != nil:
+		return &journal.Platform{Name: "vertex", Project: p.Vertex.Project, Location: p.Vertex.Location}
+	default:
+		return &journal.Platform{Name: "azure", APIVersion: p.Azure.APIVersion}
+	}
+}
+
+func freezePrices(p *v1alpha1.Prices) *journal.Prices {
+	if p == nil {
+		return nil
+	}
+	return &journal.Prices{Input: string(p.Input), Output: string(p.Output), CacheRead: string(p.CacheRead), CacheWrite: string(p.CacheWrite)}
 }
 
 func rawOf(extension *runtime.RawExtension) json.RawMessage {

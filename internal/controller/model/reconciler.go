@@ -70,12 +70,18 @@ func Problems(spec v1alpha1.ModelSpec) []string {
 	return problems
 }
 
+// checkParameters is how each provider's adapter judges parameters.
+var checkParameters = map[v1alpha1.Provider]func(json.RawMessage) error{
+	v1alpha1.ProviderOpenAI: openai.CheckParameters,
+}
+
 // parameterProblems asks the provider, which knows what it sets itself.
 func parameterProblems(provider v1alpha1.Provider, parameters json.RawMessage) []string {
-	if provider != v1alpha1.ProviderOpenAI {
+	check, ok := checkParameters[provider]
+	if !ok {
 		return nil // refused by the schema
 	}
-	if err := openai.CheckParameters(parameters); err != nil {
+	if err := check(parameters); err != nil {
 		return []string{"parameters: " + err.Error()}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/test/models"
 )
 
@@ -38,7 +38,7 @@ func question() model.Request {
 func TestDecide(t *testing.T) {
 	server := startServer(t, models.Options{Key: secret})
 	server.Enqueue(models.Answer{Body: models.Text("42").Body, Header: http.Header{"X-Request-Id": {"req_9"}}})
-	client := newClient(t, openai.Config{Endpoint: server.URL() + "/", Model: "m", APIKey: func() (string, error) { return secret + "\n", nil }})
+	client := newClient(t, wire.Config{Endpoint: server.URL() + "/", Model: "m", APIKey: func() (string, error) { return secret + "\n", nil }})
 	got, err := client.Decide(t.Context(), question())
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 func TestDecideWithoutKey(t *testing.T) {
 	server := startServer(t, models.Options{})
 	server.Enqueue(models.Text("42"))
-	if _, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question()); err != nil {
+	if _, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
 	if header, ok := server.Requests()[0].Header["Authorization"]; ok {
@@ -77,7 +77,7 @@ func TestDecideBadKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, models.Options{})
-			_, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key}).Decide(t.Context(), question())
+			_, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", APIKey: key}).Decide(t.Context(), question())
 			failure := asError(t, err)
 			if failure.Class != model.ClassUnauthorized || failure.Sent || len(server.Requests()) != 0 {
 				t.Errorf("got class %s, sent %v, %d requests", failure.Class, failure.Sent, len(server.Requests()))
@@ -113,7 +113,7 @@ func TestDecideFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, models.Options{})
 			server.Enqueue(test.answer, models.Text("a second request"))
-			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: test.timeout})
+			client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: test.timeout})
 			_, err := client.Decide(t.Context(), question())
 			failure := asError(t, err)
 			if failure.Class != test.wantClass || failure.Status != test.wantStatus || failure.RetryAfter != test.wantWait || !failure.Sent {
@@ -131,7 +131,7 @@ func TestDecideGarbage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, models.Options{})
 			server.Enqueue(models.Raw(body))
-			got, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+			got, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,11 +147,11 @@ func TestDecideReplyTooLarge(t *testing.T) {
 	server := startServer(t, models.Options{})
 	large := models.Text(strings.Repeat("a", 5000))
 	server.Enqueue(large, large)
-	got, err := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m", MaxReplyBytes: 4000}).Decide(t.Context(), question())
+	got, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", MaxReplyBytes: 4000}).Decide(t.Context(), question())
 	if err != nil || got.Decision.Code != model.CodeMalformed {
 		t.Errorf("got %+v, %v", got.Decision, err)
 	}
-	got, err = newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+	got, err = newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
 	if err != nil || got.Decision.Kind != model.KindFinal {
 		t.Errorf("got %+v, %v", got.Decision, err)
 	}
@@ -171,7 +171,7 @@ func TestDecideNotSent(t *testing.T) {
 	unknown := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "models.invalid", IsNotFound: true}}
 	}}
-	for name, config := range map[string]openai.Config{
+	for name, config := range map[string]wire.Config{
 		"refused":                  {Endpoint: refusing},
 		"an untrusted certificate": {Endpoint: untrusted.URL},
 		"TLS that is not spoken":   {Endpoint: strings.Replace(startServer(t, models.Options{}).URL(), "http:", "https:", 1)},
@@ -194,7 +194,7 @@ func TestDecideCanceled(t *testing.T) {
 		cancel()
 		return models.Hang()
 	}})
-	client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+	client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
 	_, err := client.Decide(ctx, question())
 	if failure := asError(t, err); failure.Class != model.ClassCanceled || !failure.Sent {
 		t.Errorf("ended while waiting: got %+v", failure)
@@ -210,7 +210,7 @@ func TestDecideCanceled(t *testing.T) {
 func TestDecideOnAKeptConnection(t *testing.T) {
 	server := startServer(t, models.Options{})
 	server.Enqueue(models.Text("first"), models.Cut(), models.Text("a second request"))
-	client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+	client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
 	if _, err := client.Decide(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestDecideTrustsTheBundle(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			client := newClient(t, openai.Config{Endpoint: server.URL, Model: "m", CABundle: bundle})
+			client := newClient(t, wire.Config{Endpoint: server.URL, Model: "m", CABundle: bundle})
 			got, err := client.Decide(t.Context(), question())
 			if err != nil || got.Decision.Text != "42" {
 				t.Errorf("got %+v, %v", got.Decision, err)
@@ -267,7 +267,7 @@ func (broken) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func TestDecideInjectedTransport(t *testing.T) {
-	_, err := newClient(t, openai.Config{Model: "m", APIKey: key, Transport: broken{}}).Decide(t.Context(), question())
+	_, err := newClient(t, wire.Config{Model: "m", APIKey: key, Transport: broken{}}).Decide(t.Context(), question())
 	if failure := asError(t, err); failure.Class != model.ClassTransient || !failure.Sent {
 		t.Errorf("got %+v", failure)
 	}
@@ -289,7 +289,7 @@ func (u unreplayable) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestDecideIsUnreplayable(t *testing.T) {
-	if _, err := newClient(t, openai.Config{Model: "m", Transport: unreplayable{t}}).Decide(t.Context(), question()); err != nil {
+	if _, err := newClient(t, wire.Config{Model: "m", Transport: unreplayable{t}}).Decide(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,9 +3,9 @@ package openai
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // content is what a message says.
@@ -16,14 +16,14 @@ type content struct {
 
 // readContent reads text and refusal. Reasoning members are not text: a model that
 // only thought has not answered.
-func readContent(message object) (content, string) {
+func readContent(message wire.Object) (content, string) {
 	var c content
-	refusal, ok := message.text("refusal")
+	refusal, ok := message.Text("refusal")
 	if !ok {
 		return c, "refusal is not a string"
 	}
 	c.refusal = refusal
-	value := message.get("content")
+	value := message.Get("content")
 	if value == nil || json.Unmarshal(value, &c.text) == nil {
 		return c, ""
 	}
@@ -51,13 +51,13 @@ func readPart(raw json.RawMessage) (content, string) {
 	if json.Unmarshal(raw, &c.text) == nil {
 		return c, ""
 	}
-	part, err := parseObject(raw)
+	part, err := wire.ParseObject(raw)
 	if err != nil {
 		return c, "a content part: " + err.Error()
 	}
-	kind, kindOK := part.text("type")
-	text, textOK := part.text("text")
-	refusal, refusalOK := part.text("refusal")
+	kind, kindOK := part.Text("type")
+	text, textOK := part.Text("text")
+	refusal, refusalOK := part.Text("refusal")
 	switch {
 	case !kindOK:
 		return c, "the type of a content part is not a string"
@@ -80,8 +80,8 @@ func readPart(raw json.RawMessage) (content, string) {
 type proposal struct {
 	model.Call
 	raw             json.RawMessage
-	entry, function object
-	// argumentsAreText is false where the server gave an object in place of a string.
+	entry, function wire.Object
+	// argumentsAreText is false where the server gave an wire.Object in place of a string.
 	argumentsAreText bool
 }
 
@@ -95,7 +95,7 @@ func readCalls(value json.RawMessage) ([]proposal, string) {
 	if json.Unmarshal(value, &list) != nil {
 		return nil, "tool_calls is not a list"
 	}
-	if len(list) > maxCalls {
+	if len(list) > wire.MaxCalls {
 		return nil, "it has more than 64 tool calls"
 	}
 	var calls []proposal
@@ -110,39 +110,39 @@ func readCalls(value json.RawMessage) ([]proposal, string) {
 }
 
 func readCall(raw json.RawMessage) (proposal, string) {
-	entry, err := parseObject(raw)
+	entry, err := wire.ParseObject(raw)
 	if err != nil {
 		return proposal{}, "a tool call: " + err.Error()
 	}
-	if kind, ok := entry.text("type"); !ok || (kind != "" && kind != "function") {
+	if kind, ok := entry.Text("type"); !ok || (kind != "" && kind != "function") {
 		return proposal{}, "a tool call is not of type function"
 	}
-	value := entry.get("function")
+	value := entry.Get("function")
 	if value == nil {
 		return proposal{}, "a tool call has no function"
 	}
-	function, err := parseObject(value)
+	function, err := wire.ParseObject(value)
 	if err != nil {
 		return proposal{}, "the function of a tool call: " + err.Error()
 	}
-	name, ok := function.text("name")
+	name, ok := function.Text("name")
 	if !ok || strings.TrimSpace(name) == "" {
 		return proposal{}, "a tool call has no name"
 	}
 	p := proposal{raw: raw, entry: entry, function: function}
 	p.Alias = name
 	p.Arguments, p.argumentsAreText = readArguments(function)
-	if id, ok := entry.text("id"); ok && usableID(id) {
+	if id, ok := entry.Text("id"); ok && wire.UsableID(id) {
 		p.ID = id
 	}
 	return p, ""
 }
 
-// readArguments returns the arguments as text. Some servers give the object itself
+// readArguments returns the arguments as text. Some servers give the wire.Object itself
 // where the wire has a string that holds one; its own text is then what the string
 // would have held.
-func readArguments(function object) (arguments string, isText bool) {
-	value := function.get("arguments")
+func readArguments(function wire.Object) (arguments string, isText bool) {
+	value := function.Get("arguments")
 	if value == nil {
 		return "", false
 	}
@@ -152,7 +152,11 @@ func readArguments(function object) (arguments string, isText bool) {
 	return string(value), false
 }
 
-// usableID reports whether results can be given to an id.
-func usableID(id string) bool {
-	return strings.TrimSpace(id) != "" && len(id) <= maxIDBytes && strings.IndexFunc(id, unicode.IsControl) < 0
+// pointers lets ids be assigned in place.
+func pointers(calls []proposal) []*model.Call {
+	list := make([]*model.Call, len(calls))
+	for i := range calls {
+		list[i] = &calls[i].Call
+	}
+	return list
 }

@@ -3,17 +3,10 @@ package openai
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
-)
-
-const (
-	// maxCalls bounds the calls of one reply.
-	maxCalls = 64
-	// maxStopReasonBytes bounds what is kept of a word that the provider chose.
-	maxStopReasonBytes = 64
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // Stop reasons of the wire.
@@ -36,26 +29,26 @@ func Decode(body []byte) model.Reply {
 // decode is Decode in a conversation that already has the used call ids.
 func decode(body []byte, used map[string]bool) model.Reply {
 	if !utf8.Valid(body) {
-		return malformed("it is not UTF-8 text")
+		return wire.Malformed("it is not UTF-8 text")
 	}
 	// Valid first: it bounds the nesting, and the readers below look at parts only.
 	if !json.Valid(body) {
-		return malformed("it is not one JSON document")
+		return wire.Malformed("it is not one JSON document")
 	}
-	top, err := parseObject(body)
+	top, err := wire.ParseObject(body)
 	if err != nil {
-		return malformed(err.Error())
+		return wire.Malformed(err.Error())
 	}
-	reply := model.Reply{Usage: readUsage(top.get("usage"))}
-	if id, ok := top.text("id"); ok {
-		reply.RequestID = supportID(id)
+	reply := model.Reply{Usage: readUsage(top.Get("usage"))}
+	if id, ok := top.Text("id"); ok {
+		reply.RequestID = wire.SupportID(id)
 	}
 	choice, problem := firstChoice(top)
 	if problem != "" {
-		reply.Decision = invalid(model.CodeMalformed, problem)
+		reply.Decision = wire.Invalid(model.CodeMalformed, problem)
 		return reply
 	}
-	reply.StopReason = bounded(choice.stop, maxStopReasonBytes)
+	reply.StopReason = wire.StopReason(choice.stop)
 	reply.Decision = choice.decide(used)
 	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls {
 		reply.Raw = echoMessage(choice.raw, choice.message, choice.calls)
@@ -73,7 +66,7 @@ func decode(body []byte, used map[string]bool) model.Reply {
 type choice struct {
 	stop    string
 	raw     json.RawMessage
-	message object
+	message wire.Object
 	content content
 	calls   []proposal
 	problem string
@@ -81,8 +74,8 @@ type choice struct {
 
 // firstChoice finds the message. A reply that holds several choices was not asked
 // for; the first is as good as any.
-func firstChoice(top object) (choice, string) {
-	value := top.get("choices")
+func firstChoice(top wire.Object) (choice, string) {
+	value := top.Get("choices")
 	if value == nil {
 		return choice{}, "it has no choices"
 	}
@@ -93,19 +86,19 @@ func firstChoice(top object) (choice, string) {
 	if len(list) == 0 {
 		return choice{}, "choices is empty"
 	}
-	first, err := parseObject(list[0])
+	first, err := wire.ParseObject(list[0])
 	if err != nil {
 		return choice{}, "its choice: " + err.Error()
 	}
-	stop, ok := first.text("finish_reason")
+	stop, ok := first.Text("finish_reason")
 	if !ok {
 		return choice{}, "finish_reason is not a string"
 	}
-	raw := first.get("message")
+	raw := first.Get("message")
 	if raw == nil {
 		return choice{}, "its choice has no message"
 	}
-	message, err := parseObject(raw)
+	message, err := wire.ParseObject(raw)
 	if err != nil {
 		return choice{}, "its message: " + err.Error()
 	}
@@ -116,7 +109,7 @@ func firstChoice(top object) (choice, string) {
 
 // read fills in content and calls, and keeps the first problem.
 func (c *choice) read() {
-	if role, ok := c.message.text("role"); !ok || (role != "" && role != string(model.RoleAssistant)) {
+	if role, ok := c.message.Text("role"); !ok || (role != "" && role != string(model.RoleAssistant)) {
 		c.problem = "its message does not come from the assistant"
 	}
 	note := func(problem string) {
@@ -127,9 +120,9 @@ func (c *choice) read() {
 	var problem string
 	c.content, problem = readContent(c.message)
 	note(problem)
-	c.calls, problem = readCalls(c.message.get("tool_calls"))
+	c.calls, problem = readCalls(c.message.Get("tool_calls"))
 	note(problem)
-	if c.message.get("function_call") != nil {
+	if c.message.Get("function_call") != nil {
 		// The calling convention before tools. Nobody was offered it, and a call in
 		// it has no id that a result could be given to.
 		note("it uses function_call: propose calls through tool_calls")
@@ -146,34 +139,30 @@ func (c *choice) decide(used map[string]bool) model.Decision {
 	case c.stop == stopContentFilter:
 		return model.Decision{Kind: model.KindRefused, Text: c.content.text}
 	case c.stop == stopLength:
-		return cutOff(c.content.text)
+		return wire.CutOff(c.content.text)
 	case !known(c.stop):
-		d := invalid(model.CodeUnknownStop, "the reply ended for an unknown reason, so it can't be taken as complete: answer again")
-		d.Text = c.content.text
-		return d
+		return wire.UnknownStop(c.content.text)
 	case c.problem != "":
-		return invalid(model.CodeMalformed, c.problem)
+		return wire.Invalid(model.CodeMalformed, c.problem)
 	case len(c.calls) > 0:
 		return c.decideCalls(used)
 	case c.stop == stopCalls || c.stop == stopFunctionCall:
-		d := invalid(model.CodeEmpty, "the reply announced tool calls and held none: propose them through tool_calls, or give the answer")
-		d.Text = c.content.text
-		return d
+		return wire.NoCalls(c.content.text)
 	case strings.TrimSpace(c.content.text) == "":
-		return invalid(model.CodeEmpty, "the reply was empty: give an answer, or propose a tool call")
+		return wire.Empty()
 	default:
 		return model.Decision{Kind: model.KindFinal, Text: c.content.text}
 	}
 }
 
 func (c *choice) decideCalls(used map[string]bool) model.Decision {
-	if assignIDs(c.calls, used) {
-		return invalid(model.CodeDuplicateIDs, "two calls of the reply had the same id, so nothing ran: propose each call once, with an id of its own")
+	if wire.AssignIDs(pointers(c.calls), used) {
+		return wire.DuplicateIDs()
 	}
 	calls := make([]model.Call, 0, len(c.calls))
 	for _, p := range c.calls {
-		if c.stop == "" && !isObject([]byte(p.Arguments)) {
-			return cutOff(c.content.text)
+		if c.stop == "" && !wire.IsObject([]byte(p.Arguments)) {
+			return wire.CutOff(c.content.text)
 		}
 		calls = append(calls, p.Call)
 	}
@@ -190,49 +179,4 @@ func known(stop string) bool {
 	default:
 		return false
 	}
-}
-
-func cutOff(text string) model.Decision {
-	d := invalid(model.CodeCutOff, "the reply hit the output limit and was cut off, so nothing of it ran: answer more briefly, or with fewer calls at a time")
-	d.Text = text
-	return d
-}
-
-func invalid(code, problem string) model.Decision {
-	if code == model.CodeMalformed {
-		problem = "the reply could not be read (" + problem + "), so nothing of it ran: answer again"
-	}
-	return model.Decision{Kind: model.KindInvalid, Code: code, Problem: problem}
-}
-
-func malformed(problem string) model.Reply {
-	return model.Reply{Decision: invalid(model.CodeMalformed, problem)}
-}
-
-// bounded cuts text to at most limit bytes, at a character.
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
-
-// supportID keeps an id that a support case can name, and drops one that holds
-// anything but the characters of ids.
-func supportID(id string) string {
-	const maxBytes = 128
-	if len(id) > maxBytes {
-		return ""
-	}
-	foreign := func(r rune) bool {
-		plain := r <= unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r))
-		return !plain && !strings.ContainsRune("-_.:/", r)
-	}
-	if strings.IndexFunc(id, foreign) >= 0 {
-		return ""
-	}
-	return id
 }

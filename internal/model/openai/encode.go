@@ -11,13 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // maxDescription is how many characters of a tool's description the vendor accepts.
 const maxDescription = 1024
-
-// legalName is what the vendor accepts as a tool's name, in tools and in echoed calls.
-var legalName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Encode renders the body of a request, the exact bytes that Decide sends. Equal
 // requests give equal bytes, and a request that continues a conversation repeats the
@@ -30,20 +28,20 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding a request: %w", err)
 	}
-	body := object{
-		{"model", quote(c.model)},
-		{"messages", messages},
+	body := wire.Object{
+		wire.M("model", wire.Quote(c.model)),
+		wire.M("messages", messages),
 	}
 	if len(request.Tools) > 0 {
 		tools, err := c.encodeTools(request.Tools)
 		if err != nil {
 			return nil, fmt.Errorf("encoding a request: %w", err)
 		}
-		body = append(body, member{"tools", tools}, member{"tool_choice", quote("auto")})
+		body = append(body, wire.M("tools", tools), wire.M("tool_choice", wire.Quote("auto")))
 	}
 	limit := json.RawMessage(strconv.FormatInt(int64(request.MaxOutputTokens), 10))
-	body = append(body, member{c.limitMember, limit})
-	return append(body, c.parameters...).bytes(), nil
+	body = append(body, wire.M(c.limitMember, limit))
+	return append(body, c.parameters...).Bytes(), nil
 }
 
 func encodeMessages(request model.Request) (json.RawMessage, error) {
@@ -52,7 +50,7 @@ func encodeMessages(request model.Request) (json.RawMessage, error) {
 	}
 	var list []json.RawMessage
 	if request.System != "" {
-		list = append(list, object{{"role", quote("system")}, {"content", quote(request.System)}}.bytes())
+		list = append(list, wire.Object{wire.M("role", wire.Quote("system")), wire.M("content", wire.Quote(request.System))}.Bytes())
 	}
 	for i, m := range request.Messages {
 		encoded, err := encodeMessage(m)
@@ -61,22 +59,22 @@ func encodeMessages(request model.Request) (json.RawMessage, error) {
 		}
 		list = append(list, encoded)
 	}
-	return array(list), nil
+	return wire.Array(list), nil
 }
 
 func encodeMessage(m model.Message) (json.RawMessage, error) {
 	switch m.Role {
 	case model.RoleUser:
-		return object{{"role", quote("user")}, {"content", quote(m.Text)}}.bytes(), nil
+		return wire.Object{wire.M("role", wire.Quote("user")), wire.M("content", wire.Quote(m.Text))}.Bytes(), nil
 	case model.RoleTool:
 		if m.CallID == "" {
 			return nil, errors.New("a tool message needs the id of its call")
 		}
-		return object{
-			{"role", quote("tool")},
-			{"tool_call_id", quote(m.CallID)},
-			{"content", quote(m.Text)},
-		}.bytes(), nil
+		return wire.Object{
+			wire.M("role", wire.Quote("tool")),
+			wire.M("tool_call_id", wire.Quote(m.CallID)),
+			wire.M("content", wire.Quote(m.Text)),
+		}.Bytes(), nil
 	case model.RoleAssistant:
 		return encodeAssistant(m)
 	default:
@@ -86,7 +84,7 @@ func encodeMessage(m model.Message) (json.RawMessage, error) {
 
 func encodeAssistant(m model.Message) (json.RawMessage, error) {
 	if len(m.Raw) > 0 {
-		if !isObject(m.Raw) {
+		if !wire.IsObject(m.Raw) {
 			return nil, errors.New("the raw assistant message is not a JSON object")
 		}
 		return m.Raw, nil
@@ -95,37 +93,37 @@ func encodeAssistant(m model.Message) (json.RawMessage, error) {
 		if m.Text == "" {
 			return nil, errors.New("an assistant message needs text or calls")
 		}
-		return object{{"role", quote("assistant")}, {"content", quote(m.Text)}}.bytes(), nil
+		return wire.Object{wire.M("role", wire.Quote("assistant")), wire.M("content", wire.Quote(m.Text))}.Bytes(), nil
 	}
 	content := json.RawMessage("null")
 	if m.Text != "" {
-		content = quote(m.Text)
+		content = wire.Quote(m.Text)
 	}
 	var calls []json.RawMessage
 	for _, c := range m.Calls {
 		if c.ID == "" {
 			return nil, errors.New("a call needs an id")
 		}
-		calls = append(calls, object{
-			{"id", quote(c.ID)},
-			{"type", quote("function")},
-			{"function", object{
-				{"name", quote(echoName(c.Alias))},
-				{"arguments", quote(echoArguments(c.Arguments))},
-			}.bytes()},
-		}.bytes())
+		calls = append(calls, wire.Object{
+			wire.M("id", wire.Quote(c.ID)),
+			wire.M("type", wire.Quote("function")),
+			wire.M("function", wire.Object{
+				wire.M("name", wire.Quote(wire.EchoName(c.Alias))),
+				wire.M("arguments", wire.Quote(wire.EchoArguments(c.Arguments))),
+			}.Bytes()),
+		}.Bytes())
 	}
-	return object{
-		{"role", quote("assistant")},
-		{"content", content},
-		{"tool_calls", array(calls)},
-	}.bytes(), nil
+	return wire.Object{
+		wire.M("role", wire.Quote("assistant")),
+		wire.M("content", content),
+		wire.M("tool_calls", wire.Array(calls)),
+	}.Bytes(), nil
 }
 
 func (c *Client) encodeTools(tools []model.Tool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	for i, t := range tools {
-		if !legalName.MatchString(t.Alias) {
+		if !wire.LegalName.MatchString(t.Alias) {
 			return nil, fmt.Errorf("tool %d: its alias is not a legal name", i)
 		}
 		schema, err := encodeSchema(t.InputSchema)
@@ -136,21 +134,21 @@ func (c *Client) encodeTools(tools []model.Tool) (json.RawMessage, error) {
 		if c.limitsDescriptions {
 			description = cut(description, maxDescription)
 		}
-		list = append(list, object{
-			{"type", quote("function")},
-			{"function", object{
-				{"name", quote(t.Alias)},
-				{"description", quote(description)},
-				{"strict", json.RawMessage("false")},
-				{"parameters", schema},
-			}.bytes()},
-		}.bytes())
+		list = append(list, wire.Object{
+			wire.M("type", wire.Quote("function")),
+			wire.M("function", wire.Object{
+				wire.M("name", wire.Quote(t.Alias)),
+				wire.M("description", wire.Quote(description)),
+				wire.M("strict", json.RawMessage("false")),
+				wire.M("parameters", schema),
+			}.Bytes()),
+		}.Bytes())
 	}
-	return array(list), nil
+	return wire.Array(list), nil
 }
 
 // encodeSchema compacts a schema and adds what the vendor refuses a tool without: a
-// root of type object that has properties. Arguments are an object anyway, so neither
+// root of type wire.Object that has properties. Arguments are an wire.Object anyway, so neither
 // changes what the schema accepts.
 func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
 	if len(schema) == 0 {
@@ -160,18 +158,18 @@ func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
 	if err := json.Compact(&compact, schema); err != nil {
 		return nil, errors.New("the input schema is not valid JSON")
 	}
-	root, err := parseObject(compact.Bytes())
+	root, err := wire.ParseObject(compact.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("the input schema: %w", err)
 	}
 	complete := root
-	if root.get("type") == nil {
-		complete = complete.with("type", quote("object"))
+	if root.Get("type") == nil {
+		complete = complete.With("type", wire.Quote("object"))
 	}
-	if root.get("properties") == nil {
-		complete = complete.with("properties", json.RawMessage("{}"))
+	if root.Get("properties") == nil {
+		complete = complete.With("properties", json.RawMessage("{}"))
 	}
-	return complete.bytes(), nil
+	return complete.Bytes(), nil
 }
 
 // cut shortens text to at most limit characters and marks where it did.
@@ -198,16 +196,3 @@ func outputLimitMember(name string) string {
 // reasoningFamily matches o1 and later, and gpt-5 and later; gpt-35 is an older
 // model's name on a platform that allows no dots.
 var reasoningFamily = regexp.MustCompile(`^(o[1-9]([-:@]|$)|gpt-([5-9]|1[0-9])([^0-9]|$))`)
-
-func array(items []json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, item := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(item)
-	}
-	b.WriteByte(']')
-	return b.Bytes()
-}

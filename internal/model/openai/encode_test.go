@@ -9,9 +9,10 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
-func newClient(t *testing.T, config openai.Config) *openai.Client {
+func newClient(t *testing.T, config wire.Config) *openai.Client {
 	t.Helper()
 	client, err := openai.New(config)
 	if err != nil {
@@ -21,7 +22,7 @@ func newClient(t *testing.T, config openai.Config) *openai.Client {
 	return client
 }
 
-func encoded(t *testing.T, config openai.Config, request model.Request) string {
+func encoded(t *testing.T, config wire.Config, request model.Request) string {
 	t.Helper()
 	body, err := newClient(t, config).Encode(request)
 	if err != nil {
@@ -49,7 +50,7 @@ func conversation() model.Request {
 }
 
 func TestEncode(t *testing.T) {
-	got := encoded(t, openai.Config{Model: "m", Parameters: json.RawMessage(`{"top_p": 0.50, "seed": 9007199254740993}`)}, conversation())
+	got := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{"top_p": 0.50, "seed": 9007199254740993}`)}, conversation())
 	want := `{"model":"m","messages":[` +
 		`{"role":"system","content":"Be <brief> & kind."},` +
 		`{"role":"user","content":"Which?"},` +
@@ -64,8 +65,8 @@ func TestEncode(t *testing.T) {
 }
 
 func TestEncodeIsDeterministic(t *testing.T) {
-	first := encoded(t, openai.Config{Model: "m", Parameters: json.RawMessage(`{"seed":1,"top_p":0.5}`)}, conversation())
-	second := encoded(t, openai.Config{Model: "m", Parameters: json.RawMessage(`{ "top_p":0.5, "seed":1 }`)}, conversation())
+	first := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{"seed":1,"top_p":0.5}`)}, conversation())
+	second := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{ "top_p":0.5, "seed":1 }`)}, conversation())
 	if first != second {
 		t.Errorf("equal requests differ:\n%s\n%s", first, second)
 	}
@@ -73,9 +74,9 @@ func TestEncodeIsDeterministic(t *testing.T) {
 
 func TestEncodeRepeatsTheConversation(t *testing.T) {
 	request := conversation()
-	before := encoded(t, openai.Config{Model: "m"}, request)
+	before := encoded(t, wire.Config{Model: "m"}, request)
 	request.Messages = append(request.Messages, model.Message{Role: model.RoleUser, Text: "Go on."})
-	after := encoded(t, openai.Config{Model: "m"}, request)
+	after := encoded(t, wire.Config{Model: "m"}, request)
 	prefix := before[:strings.Index(before, `],"tools"`)]
 	if !strings.HasPrefix(after, prefix) {
 		t.Errorf("a longer conversation does not repeat the bytes of the shorter:\n%s\n%s", before, after)
@@ -94,7 +95,7 @@ func TestEncodeWithoutProviderMessage(t *testing.T) {
 		},
 		MaxOutputTokens: 64,
 	}
-	got := encoded(t, openai.Config{Model: "m"}, request)
+	got := encoded(t, wire.Config{Model: "m"}, request)
 	want := `{"model":"m","messages":[{"role":"user","content":"Which?"},` +
 		`{"role":"assistant","content":null,"tool_calls":[` +
 		`{"id":"a","type":"function","function":{"name":"crm_get","arguments":"{\"unreadable_arguments\":\"{\"}"}},` +
@@ -117,7 +118,7 @@ func TestEncodeSchema(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := conversation()
 			request.Tools[0].InputSchema = json.RawMessage(test.schema)
-			got := encoded(t, openai.Config{Model: "m"}, request)
+			got := encoded(t, wire.Config{Model: "m"}, request)
 			if !strings.Contains(got, `"parameters":`+test.want+`}}]`) {
 				t.Errorf("want parameters %s in\n%s", test.want, got)
 			}
@@ -134,7 +135,7 @@ func TestEncodeDescriptions(t *testing.T) {
 		"https://models.example.com/v1":    strings.Repeat("é", 1025),
 		"http://127.0.0.1:8000/openai.com": strings.Repeat("é", 1025),
 	} {
-		got := encoded(t, openai.Config{Endpoint: endpoint, Model: "m"}, request)
+		got := encoded(t, wire.Config{Endpoint: endpoint, Model: "m"}, request)
 		if !strings.Contains(got, `"description":"`+want+`"`) {
 			t.Errorf("endpoint %q: the description is not as long as it should be", endpoint)
 		}
@@ -150,7 +151,7 @@ func TestEncodeOutputLimit(t *testing.T) {
 		"gpt-5": "max_completion_tokens", "gpt-5-mini": "max_completion_tokens", "gpt-5.2-pro": "max_completion_tokens", "gpt-6": "max_completion_tokens",
 		"gpt-10": "max_completion_tokens", "openai/gpt-5": "max_completion_tokens", "GPT-5": "max_completion_tokens", "ft:o4-mini:acme::1": "max_completion_tokens",
 	} {
-		got := encoded(t, openai.Config{Model: name}, conversation())
+		got := encoded(t, wire.Config{Model: name}, conversation())
 		if !strings.HasSuffix(got, `"`+want+`":64}`) {
 			t.Errorf("model %s: want %s in %s", name, want, got[len(got)-60:])
 		}
@@ -176,7 +177,7 @@ func TestEncodeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := conversation()
 			change(&request)
-			client := newClient(t, openai.Config{Model: "m"})
+			client := newClient(t, wire.Config{Model: "m"})
 			if body, err := client.Encode(request); err == nil {
 				t.Errorf("encoded %s", body)
 			}
@@ -190,7 +191,7 @@ func TestEncodeRefuses(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for name, config := range map[string]openai.Config{
+	for name, config := range map[string]wire.Config{
 		"no model":                 {},
 		"a relative endpoint":      {Model: "m", Endpoint: "/v1"},
 		"another scheme":           {Model: "m", Endpoint: "ftp://example.com"},

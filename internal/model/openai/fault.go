@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // fault is what an error body says, whichever of the shapes in use it has. Only code
@@ -67,17 +68,17 @@ func readFault(body []byte) fault {
 	if !json.Valid(body) {
 		return fault{}
 	}
-	top, err := parseObject(body)
+	top, err := wire.ParseObject(body)
 	if err != nil {
 		return fault{}
 	}
-	if value := top.get("error"); value != nil {
+	if value := top.Get("error"); value != nil {
 		return faultOf(value)
 	}
 	// Older servers have the members at the top, web frameworks a detail.
 	f := faultOf(body)
 	if f.message == "" {
-		f.message, _ = top.text("detail")
+		f.message, _ = top.Text("detail")
 	}
 	return f
 }
@@ -87,18 +88,18 @@ func faultOf(value json.RawMessage) fault {
 	if json.Unmarshal(value, &f.message) == nil {
 		return f
 	}
-	members, err := parseObject(value)
+	members, err := wire.ParseObject(value)
 	if err != nil {
 		return f
 	}
-	f.message, _ = members.text("message")
-	f.kind, _ = members.text("type")
-	f.failed, _ = members.text("failed_generation")
-	f.code, _ = members.text("code")
-	f.status = errorStatus(members.get("code"))
-	if metadata, err := parseObject(members.get("metadata")); err == nil {
-		f.moderated = metadata.get("flagged_input") != nil || metadata.get("reasons") != nil
-		if raw, _ := metadata.text("raw"); raw != "" {
+	f.message, _ = members.Text("message")
+	f.kind, _ = members.Text("type")
+	f.failed, _ = members.Text("failed_generation")
+	f.code, _ = members.Text("code")
+	f.status = errorStatus(members.Get("code"))
+	if metadata, err := wire.ParseObject(members.Get("metadata")); err == nil {
+		f.moderated = metadata.Get("flagged_input") != nil || metadata.Get("reasons") != nil
+		if raw, _ := metadata.Text("raw"); raw != "" {
 			inner := readRouted(raw)
 			f.inner = &inner
 		}
@@ -109,7 +110,7 @@ func faultOf(value json.RawMessage) fault {
 // readRouted reads what a router passes on from the provider behind it: that
 // provider's body as text, or plain words. One level is enough; no router nests.
 func readRouted(raw string) fault {
-	if !isObject([]byte(raw)) {
+	if !wire.IsObject([]byte(raw)) {
 		return fault{message: raw}
 	}
 	inner := readFault([]byte(raw))
@@ -142,7 +143,7 @@ func (f fault) says(codes []string) bool {
 // cleanCode is the first word that is a code and not free text.
 func (f fault) cleanCode() string {
 	for _, word := range f.words() {
-		if isCode(word) {
+		if wire.IsCode(word) {
 			return word
 		}
 	}
@@ -150,21 +151,6 @@ func (f fault) cleanCode() string {
 		return strconv.Itoa(f.status)
 	}
 	return ""
-}
-
-func isCode(word string) bool {
-	const maxBytes = 64
-	if word == "" || len(word) > maxBytes {
-		return false
-	}
-	for _, r := range word {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("_.-", r):
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // overflows reports whether the conversation was too long.

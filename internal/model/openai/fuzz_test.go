@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/test/models"
 )
 
@@ -38,7 +39,7 @@ func seeds(f *testing.F) {
 // reply: closed kinds, calls only from a valid reply, an echo that is always valid.
 func FuzzDecode(f *testing.F) {
 	seeds(f)
-	client, err := openai.New(openai.Config{Model: "m"})
+	client, err := openai.New(wire.Config{Model: "m"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func FuzzInterpret(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, status := range []int{200, 302, 400, 403, 429, 503} {
-			reply, failure := openai.Interpret(openai.Response{
+			reply, failure := openai.Interpret(wire.Response{
 				Status: status, Body: body, ReceivedAt: time.Unix(1790000000, 0),
 				Header: http.Header{"Retry-After": {string(body)}, "X-Ratelimit-Reset-Tokens": {string(body)}},
 			}, model.Request{})
@@ -101,7 +102,7 @@ func TestRepairedEchoIsAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, models.Options{})
 			server.Enqueue(models.Raw([]byte(reply(message, `"stop"`))), models.Text("done"))
-			client := newClient(t, openai.Config{Endpoint: server.URL(), Model: "m"})
+			client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
 			request := model.Request{Decision: 1, Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutputTokens: 100}
 			first, err := client.Decide(context.Background(), request)
 			if err != nil {

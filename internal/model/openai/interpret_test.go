@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 const secret = "sk-verysecretkey123"
@@ -65,7 +66,7 @@ func TestInterpretStatus(t *testing.T) {
 			for name, body := range map[string]string{
 				"empty": "", "HTML": "<html>", "null": "null", "no members": `{"error":{}}`, "a message": `{"error":{"message":"` + secret + `"}}`,
 			} {
-				_, failure := openai.Interpret(openai.Response{Status: status, Body: []byte(body)}, model.Request{})
+				_, failure := openai.Interpret(wire.Response{Status: status, Body: []byte(body)}, model.Request{})
 				if failure == nil {
 					t.Errorf("status %d with body %s is no error", status, name)
 					continue
@@ -118,7 +119,7 @@ func TestInterpretBody(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, failure := openai.Interpret(openai.Response{Status: test.status, Body: []byte(test.body)}, model.Request{})
+			_, failure := openai.Interpret(wire.Response{Status: test.status, Body: []byte(test.body)}, model.Request{})
 			if failure == nil {
 				t.Fatal("no error")
 			}
@@ -148,7 +149,7 @@ func TestInterpretModelFault(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, failure := openai.Interpret(openai.Response{Status: test.status, Body: []byte(test.body), Header: http.Header{"X-Request-Id": {"req_1"}}}, model.Request{})
+			got, failure := openai.Interpret(wire.Response{Status: test.status, Body: []byte(test.body), Header: http.Header{"X-Request-Id": {"req_1"}}}, model.Request{})
 			if failure != nil {
 				t.Fatal(failure)
 			}
@@ -170,7 +171,7 @@ func TestInterpretModelFault(t *testing.T) {
 func TestInterpretIgnoresEmptyErrors(t *testing.T) {
 	for _, value := range []string{`null`, `{}`, `""`, `false`} {
 		body := `{"error":` + value + `,"choices":[{"error":` + value + `,"message":{"role":"assistant","content":"42"},"finish_reason":"stop"}]}`
-		got, failure := openai.Interpret(openai.Response{Status: 200, Body: []byte(body)}, model.Request{})
+		got, failure := openai.Interpret(wire.Response{Status: 200, Body: []byte(body)}, model.Request{})
 		if failure != nil || got.Decision.Kind != model.KindFinal {
 			t.Errorf("error %s: got %+v, %v", value, got.Decision, failure)
 		}
@@ -216,7 +217,7 @@ func TestInterpretWait(t *testing.T) {
 			if test.status == 200 {
 				body = `{"error":{"code":429}}`
 			}
-			_, failure := openai.Interpret(openai.Response{Status: test.status, Header: test.header, Body: []byte(body), ReceivedAt: now}, model.Request{})
+			_, failure := openai.Interpret(wire.Response{Status: test.status, Header: test.header, Body: []byte(body), ReceivedAt: now}, model.Request{})
 			checkError(t, failure)
 			if failure.RetryAfter != test.want {
 				t.Errorf("got a wait of %s, want %s", failure.RetryAfter, test.want)
@@ -230,7 +231,7 @@ func TestInterpretShouldNotRetry(t *testing.T) {
 	for status, want := range map[int]model.Class{
 		429: model.ClassQuota, 529: model.ClassQuota, 500: model.ClassRequest, 409: model.ClassRequest, 401: model.ClassUnauthorized,
 	} {
-		_, failure := openai.Interpret(openai.Response{Status: status, Header: header}, model.Request{})
+		_, failure := openai.Interpret(wire.Response{Status: status, Header: header}, model.Request{})
 		if failure.Class != want || failure.RetryAfter != 0 {
 			t.Errorf("status %d: got class %s and a wait of %s, want class %s", status, failure.Class, failure.RetryAfter, want)
 		}
@@ -244,7 +245,7 @@ func TestInterpretRenamesUsedIDs(t *testing.T) {
 		{Role: model.RoleTool, CallID: "call_a", Text: "1"},
 	}}
 	body := []byte(reply(withCalls(callA, callB), `"tool_calls"`))
-	got, failure := openai.Interpret(openai.Response{Status: 200, Body: body}, request)
+	got, failure := openai.Interpret(wire.Response{Status: 200, Body: body}, request)
 	if failure != nil {
 		t.Fatal(failure)
 	}
@@ -252,7 +253,7 @@ func TestInterpretRenamesUsedIDs(t *testing.T) {
 	if first, second := got.Decision.Calls[0].ID, got.Decision.Calls[1].ID; first == "call_a" || second != "call_b" {
 		t.Errorf("got ids %q and %q, want a new one and call_b", first, second)
 	}
-	again, _ := openai.Interpret(openai.Response{Status: 200, Body: body}, request)
+	again, _ := openai.Interpret(wire.Response{Status: 200, Body: body}, request)
 	if diff := cmp.Diff(got, again); diff != "" {
 		t.Errorf("the same reply was given other ids:\n%s", diff)
 	}
@@ -260,12 +261,12 @@ func TestInterpretRenamesUsedIDs(t *testing.T) {
 
 func TestInterpretCutWithoutStopReason(t *testing.T) {
 	body := []byte(reply(`{"role":"assistant","content":"4"}`, ""))
-	got, _ := openai.Interpret(openai.Response{Status: 200, Body: body}, model.Request{MaxOutputTokens: 5})
+	got, _ := openai.Interpret(wire.Response{Status: 200, Body: body}, model.Request{MaxOutputTokens: 5})
 	checkReply(t, got)
 	if got.Decision.Code != model.CodeCutOff {
 		t.Errorf("a reply as long as was allowed, without a stop reason, is %s", got.Decision.Kind)
 	}
-	got, _ = openai.Interpret(openai.Response{Status: 200, Body: body}, model.Request{MaxOutputTokens: 6})
+	got, _ = openai.Interpret(wire.Response{Status: 200, Body: body}, model.Request{MaxOutputTokens: 6})
 	if got.Decision.Kind != model.KindFinal {
 		t.Errorf("a reply shorter than was allowed is %s", got.Decision.Kind)
 	}

@@ -3,29 +3,21 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
-
-// Response is an answer as it came from the wire.
-type Response struct {
-	// Status is the HTTP status.
-	Status int
-	// Header may be nil.
-	Header http.Header
-	Body   []byte
-	// ReceivedAt is what dates in the header are compared with.
-	ReceivedAt time.Time
-}
 
 // Interpret turns a response to a request into a reply, or into an error that has
 // already reached the provider. The request supplies the call ids and the limit that
 // the reply is read against.
-func Interpret(response Response, request model.Request) (model.Reply, *model.Error) {
+func Interpret(response wire.Response, request model.Request) (model.Reply, *model.Error) {
 	var f fault
 	status := response.Status
-	success := status >= 200 && status < 300
+	success := response.Success()
+	if response.TooLarge {
+		return wire.TooLarge(), nil
+	}
 	if success {
 		embedded := embeddedError(response.Body)
 		if embedded == nil {
@@ -37,7 +29,7 @@ func Interpret(response Response, request model.Request) (model.Reply, *model.Er
 		f = readFault(response.Body)
 	}
 	if decision, ok := f.decision(status); ok {
-		return model.Reply{Decision: decision, StopReason: f.cleanCode(), RequestID: requestID(response.Header)}, nil
+		return model.Reply{Decision: decision, StopReason: f.cleanCode(), RequestID: response.RequestID()}, nil
 	}
 	e := &model.Error{
 		Class:  f.classify(status),
@@ -49,19 +41,19 @@ func Interpret(response Response, request model.Request) (model.Reply, *model.Er
 	if success {
 		e.Detail = "the provider reported an error in place of a reply"
 	}
-	waitOut(e, response)
+	wire.WaitOut(e, response)
 	return model.Reply{}, e
 }
 
-func interpretReply(response Response, request model.Request) model.Reply {
-	reply := decode(response.Body, usedIDs(request.Messages))
-	if id := requestID(response.Header); id != "" {
+func interpretReply(response wire.Response, request model.Request) model.Reply {
+	reply := decode(response.Body, wire.UsedIDs(request.Messages))
+	if id := response.RequestID(); id != "" {
 		reply.RequestID = id
 	}
 	// Without a stop reason, a reply as long as was allowed is one that was cut.
 	if reply.StopReason == "" && reply.Decision.Kind == model.KindFinal &&
 		reply.Usage.Reported && reply.Usage.OutputTokens >= int64(request.MaxOutputTokens) && request.MaxOutputTokens > 0 {
-		reply.Decision, reply.Raw = cutOff(reply.Decision.Text), nil
+		reply.Decision, reply.Raw = wire.CutOff(reply.Decision.Text), nil
 	}
 	return reply
 }
@@ -72,22 +64,22 @@ func embeddedError(body []byte) json.RawMessage {
 	if !json.Valid(body) {
 		return nil
 	}
-	top, err := parseObject(body)
+	top, err := wire.ParseObject(body)
 	if err != nil {
 		return nil
 	}
-	if value := top.get("error"); isError(value) {
+	if value := top.Get("error"); isError(value) {
 		return value
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(top.get("choices"), &list) != nil || len(list) == 0 {
+	if json.Unmarshal(top.Get("choices"), &list) != nil || len(list) == 0 {
 		return nil
 	}
-	first, err := parseObject(list[0])
+	first, err := wire.ParseObject(list[0])
 	if err != nil {
 		return nil
 	}
-	if value := first.get("error"); isError(value) {
+	if value := first.Get("error"); isError(value) {
 		return value
 	}
 	return nil
@@ -95,7 +87,7 @@ func embeddedError(body []byte) json.RawMessage {
 
 // isError tells an error from the empty values that stand for none.
 func isError(value json.RawMessage) bool {
-	if members, err := parseObject(value); err == nil {
+	if members, err := wire.ParseObject(value); err == nil {
 		return len(members) > 0
 	}
 	var text string
@@ -111,7 +103,7 @@ func (f fault) decision(status int) (model.Decision, bool) {
 	}
 	switch {
 	case f.says(modelFaultCodes):
-		d := invalid(model.CodeMalformed, "its tool call did not have the form that the server parses")
+		d := wire.Invalid(model.CodeMalformed, "its tool call did not have the form that the server parses")
 		d.Text = f.failed
 		return d, true
 	case f.says(refusalCodes), f.moderated && status == http.StatusForbidden:
@@ -119,13 +111,4 @@ func (f fault) decision(status int) (model.Decision, bool) {
 	default:
 		return model.Decision{}, false
 	}
-}
-
-func requestID(header http.Header) string {
-	for _, name := range []string{"X-Request-Id", "Request-Id"} {
-		if id := supportID(header.Get(name)); id != "" {
-			return id
-		}
-	}
-	return ""
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/test/models"
 )
 
@@ -74,7 +74,7 @@ func play(t *testing.T, path string) {
 			request.Messages = append(request.Messages, recorded.added(t)...)
 		}
 		request.Decision = n + 1
-		client := newClient(t, openai.Config{Endpoint: server.URL(), Model: recorded.Model})
+		client := newClient(t, wire.Config{Endpoint: server.URL(), Model: recorded.Model})
 		got, err := client.Decide(t.Context(), request)
 		if err != nil {
 			t.Fatalf("exchange %d: %v; %v", n, err, server.Refusals())

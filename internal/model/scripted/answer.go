@@ -8,15 +8,16 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // answer turns a step into what a provider would have answered.
 func (s step) answer(request model.Request) (model.Reply, *model.Error) {
 	switch {
 	case s.Status != 0:
-		return openai.Interpret(openai.Response{Status: s.Status}, request)
+		return openai.Interpret(wire.Response{Status: s.Status}, request)
 	case len(s.Raw) > 0:
-		return openai.Interpret(openai.Response{Status: http.StatusOK, Body: s.Raw}, request)
+		return openai.Interpret(wire.Response{Status: http.StatusOK, Body: s.Raw}, request)
 	case s.final != nil:
 		return finalExpression(s, request)
 	case s.Final != "":

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/scripted"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 func newClient(t *testing.T, steps ...scripted.Step) *scripted.Client {
@@ -188,7 +189,7 @@ func TestStatus(t *testing.T) {
 			if !errors.As(err, &got) {
 				t.Fatalf("status %d: got %v", status, err)
 			}
-			_, want := openai.Interpret(openai.Response{Status: status}, request(1))
+			_, want := openai.Interpret(wire.Response{Status: status}, request(1))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("status %d is classified in another way than a provider's:\n%s", status, diff)
 			}

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"math"
@@ -13,9 +13,9 @@ import (
 // maxWait bounds what a header can ask for; a longer wait is as good as for ever.
 const maxWait = 366 * 24 * time.Hour
 
-// waitOut notes how long the provider asked to wait, and what it says about trying
-// again at all.
-func waitOut(e *model.Error, response Response) {
+// WaitOut notes in an error how long the provider asked to wait, and what it says about
+// trying again at all. It reads the headers that the providers share.
+func WaitOut(e *model.Error, response Response) {
 	switch e.Class {
 	case model.ClassThrottled, model.ClassTransient:
 	default:
@@ -33,7 +33,7 @@ func waitOut(e *model.Error, response Response) {
 	if !ok && e.Class == model.ClassThrottled {
 		wait = resetWait(response.Header)
 	}
-	e.RetryAfter = wait
+	e.RetryAfter = max(e.RetryAfter, wait)
 }
 
 // askedWait reads the headers made for waiting, the more exact one first.
@@ -59,7 +59,7 @@ func resetWait(header http.Header) time.Duration {
 	var exhausted time.Duration
 	resets := map[string]time.Duration{}
 	for _, limit := range []string{"Requests", "Tokens"} {
-		wait, ok := duration(header.Get("X-Ratelimit-Reset-" + limit))
+		wait, ok := Duration(header.Get("X-Ratelimit-Reset-" + limit))
 		if !ok {
 			continue
 		}
@@ -78,8 +78,8 @@ func resetWait(header http.Header) time.Duration {
 	}
 }
 
-// duration reads "6m0s", "20ms" or a plain number of seconds.
-func duration(text string) (time.Duration, bool) {
+// Duration reads "6m0s", "20ms" or a plain number of seconds.
+func Duration(text string) (time.Duration, bool) {
 	text = strings.TrimSpace(text)
 	if wait, ok := number(text, time.Second); ok {
 		return wait, true
