@@ -101,10 +101,15 @@ func (c *Connection) Now() time.Time { return c.now() }
 // newline that nobody meant.
 func (c *Connection) Key() (string, *model.Error) {
 	key, failure := c.Credential()
-	if failure == nil && strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
+	if failure == nil && !FitsHeader(key) {
 		return "", Unauthorized("the API key has characters that no header can carry")
 	}
 	return key, failure
+}
+
+// FitsHeader reports whether a header can carry a key or token.
+func FitsHeader(key string) bool {
+	return strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // Credential reads what the Secret holds where that is more than a key, such as a
