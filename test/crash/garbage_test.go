@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	"github.com/pawl-run/pawl/test/runs"
 )
 
@@ -49,50 +49,49 @@ func batch(calls ...any) map[string]any {
 
 // nonsense are answers of the right form that no run can be moved by, by what is wrong
 // with them.
-func nonsense() map[string]models.Answer {
+func nonsense() map[string]fakemodel.Answer {
 	good := `{"key":"profile"}`
-	whole := models.Message(batch(lookup("call_1", good)), "tool_calls").Body
-	return map[string]models.Answer{
-		"a tool that nobody offered":        models.Propose(models.Call{Name: "rm_rf", Arguments: good}),
-		"arguments that are no JSON":        models.Message(batch(lookup("call_1", `{"key": profile`)), "tool_calls"),
-		"arguments that are a list":         models.Message(batch(lookup("call_1", `["profile"]`)), "tool_calls"),
-		"arguments that are a number":       models.Message(batch(lookup("call_1", 7)), "tool_calls"),
-		"arguments with a member twice":     models.Message(batch(lookup("call_1", `{"key":"profile","key":"policy"}`)), "tool_calls"),
-		"arguments of the wrong type":       models.Message(batch(lookup("call_1", `{"key":{"$ne":1}}`)), "tool_calls"),
-		"arguments that nobody declared":    models.Message(batch(lookup("call_1", `{"key":"profile","sudo":true}`)), "tool_calls"),
-		"arguments without end":             models.Message(batch(lookup("call_1", strings.Repeat("[", 100000))), "tool_calls"),
-		"the same id twice":                 models.Message(batch(lookup("call_1", good), lookup("call_1", good)), "tool_calls"),
-		"more calls than anybody wants":     models.Message(batch(slices.Repeat([]any{lookup("", good)}, 500)...), "tool_calls"),
-		"a batch that is cut off":           models.Message(batch(lookup("call_1", good)), "length"),
-		"a batch of a filtered reply":       models.Message(batch(lookup("call_1", good)), "content_filter"),
-		"a stop reason from the future":     models.Message(map[string]any{"role": "assistant", "content": "Done."}, "teleported"),
-		"a batch of no calls":               models.Message(batch(), "tool_calls"),
-		"calls that are no list":            models.Message(map[string]any{"role": "assistant", "content": nil, "tool_calls": "lookup"}, "tool_calls"),
-		"a call that is no function":        models.Message(batch(map[string]any{"id": "call_1", "type": "custom", "custom": map[string]any{"name": "lookup", "input": good}}), "tool_calls"),
-		"an empty answer":                   models.Text(""),
-		"an answer of spaces":               models.Text(" \n\t "),
-		"a reply that is too large":         models.Text(strings.Repeat("la ", 1<<20)),
-		"a refusal with calls":              models.Message(map[string]any{"role": "assistant", "content": nil, "refusal": "I won't.", "tool_calls": []any{lookup("call_1", good)}}, "tool_calls"),
-		"an answer that never comes":        models.Hang(),
-		"an answer that ends in the middle": {Body: whole, CutAfter: len(whole) / 2},
-		"no answer":                         models.Cut(),
+	return map[string]fakemodel.Answer{
+		"a tool that nobody offered":        fakemodel.Propose(fakemodel.Call{Name: "rm_rf", Arguments: good}),
+		"arguments that are no JSON":        fakemodel.ChatReply(batch(lookup("call_1", `{"key": profile`)), "tool_calls"),
+		"arguments that are a list":         fakemodel.ChatReply(batch(lookup("call_1", `["profile"]`)), "tool_calls"),
+		"arguments that are a number":       fakemodel.ChatReply(batch(lookup("call_1", 7)), "tool_calls"),
+		"arguments with a member twice":     fakemodel.ChatReply(batch(lookup("call_1", `{"key":"profile","key":"policy"}`)), "tool_calls"),
+		"arguments of the wrong type":       fakemodel.ChatReply(batch(lookup("call_1", `{"key":{"$ne":1}}`)), "tool_calls"),
+		"arguments that nobody declared":    fakemodel.ChatReply(batch(lookup("call_1", `{"key":"profile","sudo":true}`)), "tool_calls"),
+		"arguments without end":             fakemodel.ChatReply(batch(lookup("call_1", strings.Repeat("[", 100000))), "tool_calls"),
+		"the same id twice":                 fakemodel.ChatReply(batch(lookup("call_1", good), lookup("call_1", good)), "tool_calls"),
+		"more calls than anybody wants":     fakemodel.ChatReply(batch(slices.Repeat([]any{lookup("", good)}, 500)...), "tool_calls"),
+		"a batch that is cut off":           fakemodel.ChatReply(batch(lookup("call_1", good)), "length"),
+		"a batch of a filtered reply":       fakemodel.ChatReply(batch(lookup("call_1", good)), "content_filter"),
+		"a stop reason from the future":     fakemodel.ChatReply(map[string]any{"role": "assistant", "content": "Done."}, "teleported"),
+		"a batch of no calls":               fakemodel.ChatReply(batch(), "tool_calls"),
+		"calls that are no list":            fakemodel.ChatReply(map[string]any{"role": "assistant", "content": nil, "tool_calls": "lookup"}, "tool_calls"),
+		"a call that is no function":        fakemodel.ChatReply(batch(map[string]any{"id": "call_1", "type": "custom", "custom": map[string]any{"name": "lookup", "input": good}}), "tool_calls"),
+		"an empty answer":                   fakemodel.Text(""),
+		"an answer of spaces":               fakemodel.Text(" \n\t "),
+		"a reply that is too large":         fakemodel.Text(strings.Repeat("la ", 1<<20)),
+		"a refusal with calls":              fakemodel.ChatReply(map[string]any{"role": "assistant", "content": nil, "refusal": "I won't.", "tool_calls": []any{lookup("call_1", good)}}, "tool_calls"),
+		"an answer that never comes":        fakemodel.Hang(),
+		"an answer that ends in the middle": fakemodel.CutAfter(fakemodel.Propose(fakemodel.Call{Name: "lookup", Arguments: good}), 200),
+		"no answer":                         fakemodel.Cut(),
 	}
 }
 
 var _ = Describe("A model that answers with garbage", func() {
 	It("neither ends the operator nor makes a tool run", func(ctx SpecContext) {
 		answers := nonsense()
-		for name, body := range models.Garbage() {
-			answers[name] = models.Raw(body)
+		for name, body := range fakemodel.Garbage(fakemodel.Chat) {
+			answers[name] = fakemodel.Raw(body)
 		}
 		Expect(len(answers)).To(BeNumerically(">=", 12))
-		server, err := models.Start(models.Options{AllowUnknownPrefix: true, Answer: func(request models.Request) models.Answer {
+		server, err := fakemodel.Start(fakemodel.Options{AllowUnknownPrefix: true, Answer: func(request fakemodel.Request) fakemodel.Answer {
 			for _, m := range request.Messages {
 				if m.Role == "user" {
-					return answers[m.Text()]
+					return answers[m.Text]
 				}
 			}
-			return models.Refuse(400, "test", "who is asking?")
+			return fakemodel.Refuse(400, "test", "who is asking?")
 		}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(server.Close()).To(Succeed()) })
@@ -100,7 +99,7 @@ var _ = Describe("A model that answers with garbage", func() {
 		before := len(env.Tools.Ledger())
 
 		world := runs.New(ctx, env, "garbage")
-		world.Apply(ctx, garbledSetting, "MODELS", server.URL(), "TOOLS", tools.URL)
+		world.Apply(ctx, garbledSetting, "MODELS", server.Endpoint(fakemodel.Chat), "TOOLS", tools.URL)
 		names := slices.Sorted(maps.Keys(answers))
 		for i, name := range names {
 			world.Apply(ctx, garbled, "NAME", fmt.Sprintf("run-%d", i), "PROMPT", name)

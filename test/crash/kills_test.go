@@ -15,7 +15,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	"github.com/pawl-run/pawl/test/runs"
 	toolserver "github.com/pawl-run/pawl/test/toolserver/tools"
 )
@@ -61,19 +61,19 @@ func toolNames(turn int) []string {
 	return append(names[n:len(names):len(names)], names[:n]...)
 }
 
-func proposal(turn int) models.Answer {
-	var calls []models.Call
+func proposal(turn int) fakemodel.Answer {
+	var calls []fakemodel.Call
 	for _, name := range toolNames(turn) {
 		switch name {
 		case "calc.add":
-			calls = append(calls, models.Call{Name: "add", Arguments: fmt.Sprintf(`{"a":%d,"b":1}`, turn)})
+			calls = append(calls, fakemodel.Call{Name: "add", Arguments: fmt.Sprintf(`{"a":%d,"b":1}`, turn)})
 		case "billing.refund":
-			calls = append(calls, models.Call{Name: "refund", Arguments: fmt.Sprintf(`{"order_id":"order-%d","amount":%d}`, turn, turn)})
+			calls = append(calls, fakemodel.Call{Name: "refund", Arguments: fmt.Sprintf(`{"order_id":"order-%d","amount":%d}`, turn, turn)})
 		default:
-			calls = append(calls, models.Call{Name: "next", Arguments: fmt.Sprintf(`{"turn":%d}`, turn)})
+			calls = append(calls, fakemodel.Call{Name: "next", Arguments: fmt.Sprintf(`{"turn":%d}`, turn)})
 		}
 	}
-	return models.Slow(models.Propose(calls...), thinking)
+	return fakemodel.Slow(fakemodel.Propose(calls...), thinking)
 }
 
 // score knows where the run is by what the model and the tools are asked.
@@ -95,7 +95,7 @@ func (s *score) current() int {
 }
 
 // turnOf is the turn that a request to the model is for.
-func turnOf(request models.Request) int {
+func turnOf(request fakemodel.Request) int {
 	turn := 1
 	for _, m := range request.Messages {
 		if m.Role == "assistant" {
@@ -129,18 +129,18 @@ var _ = Describe("An operator that is killed twenty times during a run of ten tu
 		conductor := newConductor(kills, env.KillOperator)
 
 		var at score
-		model, err := models.Start(models.Options{RequireOfferedCalls: true, Answer: func(request models.Request) models.Answer {
+		model, err := fakemodel.Start(fakemodel.Options{RequireOfferedCalls: true, Answer: func(request fakemodel.Request) fakemodel.Answer {
 			turn := turnOf(request)
 			at.set(turn)
 			if !conductor.see(moment{turn, asked}) {
-				return models.Cut()
+				return fakemodel.Cut()
 			}
-			answer := models.Slow(models.Text("That were ten turns."), thinking)
+			answer := fakemodel.Slow(fakemodel.Text("That were ten turns."), thinking)
 			if turn < turns {
 				answer = proposal(turn)
 			}
 			if !conductor.see(moment{turn, answered}) {
-				return models.Cut()
+				return fakemodel.Cut()
 			}
 			return answer
 		}})
@@ -160,7 +160,7 @@ var _ = Describe("An operator that is killed twenty times during a run of ten tu
 		DeferCleanup(func() { tools.use(nil) })
 
 		world := runs.New(ctx, env, "kills")
-		world.Apply(ctx, tenTurns, "MODELS", model.URL(), "TOOLS", tools.URL)
+		world.Apply(ctx, tenTurns, "MODELS", model.Endpoint(fakemodel.Chat), "TOOLS", tools.URL)
 		conductor.born()
 		for range kills {
 			awaitKill(ctx, world, conductor)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	"github.com/pawl-run/pawl/test/runs"
 )
 
@@ -68,11 +68,11 @@ func permutations(list []string) [][]string {
 
 var _ = Describe("Objects that come in any order", func() {
 	It("end in the same answer, and meanwhile the run says what is missing", func(ctx SpecContext) {
-		model, err := models.Start(models.Options{Key: orderKey, RequireOfferedCalls: true, Answer: func(request models.Request) models.Answer {
+		model, err := fakemodel.Start(fakemodel.Options{Key: orderKey, RequireOfferedCalls: true, Answer: func(request fakemodel.Request) fakemodel.Answer {
 			if request.Last().Role == "user" {
-				return models.Propose(models.Call{Name: "add", Arguments: `{"a":2,"b":3}`})
+				return fakemodel.Propose(fakemodel.Call{Name: "add", Arguments: `{"a":2,"b":3}`})
 			}
-			return models.Text("The sum is " + request.Last().Text() + ".")
+			return fakemodel.Text("The sum is " + request.Last().Text + ".")
 		}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(model.Close()).To(Succeed()) })
@@ -86,7 +86,7 @@ var _ = Describe("Objects that come in any order", func() {
 			world := runs.New(ctx, env, fmt.Sprintf("order-%d", i))
 			all.Go(func() {
 				defer GinkgoRecover()
-				applyInOrder(ctx, world, order, "MODELS", model.URL(), "TOOLS", tools.URL, "KEY", orderKey)
+				applyInOrder(ctx, world, order, "MODELS", model.Endpoint(fakemodel.Chat), "TOOLS", tools.URL, "KEY", orderKey)
 				run := world.Await(ctx, "run", v1alpha1.ReasonCompleted)
 				Expect(run.Status.Result.Text).To(Equal("The sum is 5."), fmt.Sprint(order))
 				Expect(run.Status.Turns).To(BeEquivalentTo(2))

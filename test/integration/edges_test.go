@@ -14,13 +14,13 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/strictjson"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 var _ = Describe("Runs", Ordered, ContinueOnFailure, func() {
 	var (
 		w      world
-		locked *models.Server
+		locked *fakemodel.Server
 	)
 	longAnswer := strings.Repeat("pawl ", 2000)
 	longName := strings.Repeat("long-name.", 25) + "end"
@@ -43,10 +43,10 @@ var _ = Describe("Runs", Ordered, ContinueOnFailure, func() {
 		} {
 			w.start(ctx, name, text)
 		}
-		locked = must(models.Start(models.Options{Key: "sk-right"}))
+		locked = must(fakemodel.Start(fakemodel.Options{Key: "sk-right"}))
 		DeferCleanup(locked.Close)
-		locked.Enqueue(models.Text("Open."))
-		w.start(ctx, "secret", fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q, credentialsSecretRef: {name: key, key: value}}", locked.URL()))
+		locked.Enqueue(fakemodel.Text("Open."))
+		w.start(ctx, "secret", fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q, credentialsSecretRef: {name: key, key: value}}", locked.Endpoint(fakemodel.Chat)))
 	})
 
 	It("keep a long answer whole in the journal and its beginning in status", func(ctx SpecContext) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	toolserver "github.com/pawl-run/pawl/test/toolserver/tools"
 )
 
@@ -31,7 +31,7 @@ func sorted(run *v1alpha1.AgentRun, tool string) []toolserver.Entry {
 var _ = Describe("Calls", Ordered, ContinueOnFailure, func() {
 	var (
 		w                   world
-		chatCut, chatBounds *models.Server
+		chatCut, chatBounds *fakemodel.Server
 	)
 
 	const twoWaits = `
@@ -79,11 +79,11 @@ run: {limits: {maxRepeatedPlans: 2}}`,
 		} {
 			w.start(ctx, name, text)
 		}
-		huge := models.Propose(models.Call{Name: "huge"})
+		huge := fakemodel.Propose(fakemodel.Call{Name: "huge"})
 		var model string
-		chatCut, model = startChat(huge, models.Text("Too much."))
+		chatCut, model = startChat(huge, fakemodel.Text("Too much."))
 		w.start(ctx, "cut-by-policy", model+`policy: {tools: [{match: ["fail.huge"], effect: ReadOnly, maxResultBytes: 300}]}`)
-		chatBounds, model = startChat(huge, models.Text("Too much."))
+		chatBounds, model = startChat(huge, fakemodel.Text("Too much."))
 		w.start(ctx, "cut-by-context", model+`run: {context: {maxToolResultBytes: 64}}`)
 	})
 
@@ -232,14 +232,14 @@ run: {limits: {maxRepeatedPlans: 2}}`,
 	It("with a large result are cut off, and the model is told", func(ctx SpecContext) {
 		awaitCompleted(ctx, w.key("cut-by-policy"))
 		Expect(chatCut.Requests()).To(HaveLen(2))
-		shown := chatCut.Requests()[1].Last().Text()
+		shown := chatCut.Requests()[1].Last().Text
 		Expect(len(shown)).To(BeNumerically("<", 500))
 		Expect(shown).To(ContainSubstring("[cut here: the first "))
 		expectStrict(chatCut)
 
 		awaitCompleted(ctx, w.key("cut-by-context"))
 		Expect(chatBounds.Requests()).To(HaveLen(2))
-		shown = chatBounds.Requests()[1].Last().Text()
+		shown = chatBounds.Requests()[1].Last().Text
 		Expect(len(shown)).To(BeNumerically("<", 200))
 		Expect(shown).To(ContainSubstring("[cut: the first 64 of "))
 		expectStrict(chatBounds)

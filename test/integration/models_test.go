@@ -10,39 +10,39 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 	var w world
-	servers := map[string]*models.Server{}
+	servers := map[string]*fakemodel.Server{}
 
 	BeforeAll(func(ctx SpecContext) {
 		w = newWorld(ctx, "models")
-		start := func(name string, options models.Options, model, rest string, answers ...models.Answer) {
-			server := must(models.Start(options))
+		start := func(name string, options fakemodel.Options, model, rest string, answers ...fakemodel.Answer) {
+			server := must(fakemodel.Start(options))
 			DeferCleanup(server.Close)
 			server.Enqueue(answers...)
 			servers[name] = server
-			w.start(ctx, name, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q%s}\n%s", server.URL(), model, rest))
+			w.start(ctx, name, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q%s}\n%s", server.Endpoint(fakemodel.Chat), model, rest))
 		}
-		none := models.Options{}
-		start("unreliable", none, "", "", models.ServerError(500), models.Throttled(time.Second), models.Cut(), models.Text("At last."))
-		start("locked", models.Options{Key: "another"}, "", "")
-		start("slow", none, ", requestTimeoutSeconds: 1", "", models.Hang(), models.Text("Here."))
-		start("cut-off", none, "", "", models.CutOff("The answer is"), models.Text("42."))
-		start("cut-by-budget", none, "", "run: {humanInput: Disabled, limits: {maxTokens: 2000}}", models.CutOff("The answer is"))
-		start("empty", none, "", "", models.Message(map[string]any{"role": "assistant", "content": ""}, "stop"), models.Text("Sorry."))
-		start("rude", none, "", "", models.Refusal("I would rather not."))
-		start("overflow", none, "", "", models.Refuse(400, "context_length_exceeded", "too long"))
-		start("parameters", none, ", parameters: {temperature: 0, seed: 7}, maxOutputTokens: 77", "run: {systemPrompt: Be brief.}", models.Text("Yes."))
+		none := fakemodel.Options{}
+		start("unreliable", none, "", "", fakemodel.ServerError(500), fakemodel.Throttled(time.Second), fakemodel.Cut(), fakemodel.Text("At last."))
+		start("locked", fakemodel.Options{Key: "another"}, "", "")
+		start("slow", none, ", requestTimeoutSeconds: 1", "", fakemodel.Hang(), fakemodel.Text("Here."))
+		start("cut-off", none, "", "", fakemodel.CutOff("The answer is"), fakemodel.Text("42."))
+		start("cut-by-budget", none, "", "run: {humanInput: Disabled, limits: {maxTokens: 2000}}", fakemodel.CutOff("The answer is"))
+		start("empty", none, "", "", fakemodel.ChatReply(map[string]any{"role": "assistant", "content": ""}, "stop"), fakemodel.Text("Sorry."))
+		start("rude", none, "", "", fakemodel.Refusal("I would rather not."))
+		start("overflow", none, "", "", fakemodel.Refuse(400, "context_length_exceeded", "too long"))
+		start("parameters", none, ", parameters: {temperature: 0, seed: 7}, maxOutputTokens: 77", "run: {systemPrompt: Be brief.}", fakemodel.Text("Yes."))
 		start("two-calls", none, "", "",
-			models.Propose(models.Call{Name: "lookup", Arguments: `{"key":"profile"}`}, models.Call{Name: "lookup", Arguments: `{"key":"policy"}`}),
-			models.Text("Both known."))
+			fakemodel.Propose(fakemodel.Call{Name: "lookup", Arguments: `{"key":"profile"}`}, fakemodel.Call{Name: "lookup", Arguments: `{"key":"policy"}`}),
+			fakemodel.Text("Both known."))
 	})
 
 	// asked gives the requests of a run's server, which has nothing to complain about.
-	asked := func(name string) []models.Request {
+	asked := func(name string) []fakemodel.Request {
 		GinkgoHelper()
 		expectStrict(servers[name])
 		Expect(servers[name].Queued()).To(BeZero(), "answers that nobody asked for")
@@ -96,21 +96,21 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 		awaitCompleted(ctx, w.key("parameters"))
 		request := asked("parameters")[0]
 		Expect(string(request.Body)).To(And(ContainSubstring(`"temperature":0`), ContainSubstring(`"seed":7`), ContainSubstring(`77`)))
-		Expect(request.Messages[0].Text()).To(Equal("Be brief."))
+		Expect(request.System).To(Equal("Be brief."))
 		Expect(request.Header.Get("Authorization")).To(BeEmpty())
-		Expect(request.Last().Text()).To(Equal("Do what the script says."))
+		Expect(request.Last().Text).To(Equal("Do what the script says."))
 	})
 
 	It("get the results of two calls in the order of their calls", func(ctx SpecContext) {
 		awaitCompleted(ctx, w.key("two-calls"))
 		messages := asked("two-calls")[1].Messages
 		last := messages[len(messages)-2:]
-		Expect([]string{last[0].Text(), last[1].Text()}).To(Equal([]string{`{"value":"active"}`, `{"value":"refund-under-100"}`}))
-		calls := messages[len(messages)-3].ToolCalls
-		Expect([]string{last[0].ToolCallID, last[1].ToolCallID}).To(Equal([]string{calls[0].ID, calls[1].ID}))
+		Expect([]string{last[0].Text, last[1].Text}).To(Equal([]string{`{"value":"active"}`, `{"value":"refund-under-100"}`}))
+		calls := messages[len(messages)-3].Calls
+		Expect([]string{last[0].CallID, last[1].CallID}).To(Equal([]string{calls[0].ID, calls[1].ID}))
 		for _, tool := range asked("two-calls")[0].Tools {
-			Expect(tool.Function.Name).NotTo(ContainSubstring("."), "names are safe for every provider")
-			Expect(strings.ToLower(tool.Function.Name)).To(Equal(tool.Function.Name))
+			Expect(tool.Name).NotTo(ContainSubstring("."), "names are safe for every provider")
+			Expect(strings.ToLower(tool.Name)).To(Equal(tool.Name))
 		}
 	})
 })

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 // reactionTime is how soon a run whose model or read-only tool is at work has to end
@@ -23,16 +23,16 @@ const reactionTime = 2 * time.Second
 
 // startChat starts a strict server of the Chat Completions protocol, which answers what
 // it is told, and gives the part of a scenario that uses it.
-func startChat(answers ...models.Answer) (*models.Server, string) {
+func startChat(answers ...fakemodel.Answer) (*fakemodel.Server, string) {
 	GinkgoHelper()
-	server := must(models.Start(models.Options{}))
+	server := must(fakemodel.Start(fakemodel.Options{}))
 	DeferCleanup(server.Close)
 	server.Enqueue(answers...)
-	return server, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q}\n", server.URL())
+	return server, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q}\n", server.Endpoint(fakemodel.Chat))
 }
 
 // expectStrict checks that the server had nothing to complain about.
-func expectStrict(server *models.Server) {
+func expectStrict(server *fakemodel.Server) {
 	GinkgoHelper()
 	Expect(server.Refusals()).To(BeEmpty(), "what a strict provider complains about")
 }
@@ -51,7 +51,7 @@ const askForRefunds = `policy: {rules: [{name: refunds, match: ["billing.*"], ac
 var _ = Describe("People", Ordered, ContinueOnFailure, func() {
 	var (
 		w    world
-		chat *models.Server
+		chat *fakemodel.Server
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -99,7 +99,7 @@ model:
 			w.start(ctx, name, text)
 		}
 		var model string
-		chat, model = startChat(models.Propose(models.Call{Name: "refund", Arguments: `{"order_id":"order-1","amount":250}`}), models.Text("Then not."))
+		chat, model = startChat(fakemodel.Propose(fakemodel.Call{Name: "refund", Arguments: `{"order_id":"order-1","amount":250}`}), fakemodel.Text("Then not."))
 		w.start(ctx, "deny", model+askForRefunds)
 	})
 
@@ -134,7 +134,7 @@ model:
 			Expect(run.Status.Result.Text).To(Equal("Then not."))
 			Expect(requests(run, "")).To(BeEmpty())
 			Expect(chat.Requests()).To(HaveLen(2))
-			Expect(chat.Requests()[1].Last().Text()).To(And(ContainSubstring(`"class":"denied"`), ContainSubstring("the customer was refunded last week")))
+			Expect(chat.Requests()[1].Last().Text).To(And(ContainSubstring(`"class":"denied"`), ContainSubstring("the customer was refunded last week")))
 			expectStrict(chat)
 			records, _ := journalOf(ctx, run)
 			Expect(by(records, journal.TypeApprovalDenied)).To(Equal([]string{"dana"}))

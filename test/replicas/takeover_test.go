@@ -16,7 +16,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	"github.com/pawl-run/pawl/test/runs"
 )
 
@@ -176,7 +176,7 @@ var _ = Describe("A cancellation", func() {
 	var (
 		mu    sync.Mutex
 		asked []time.Time
-		model *models.Server
+		model *fakemodel.Server
 	)
 	lastAsked := func() time.Time {
 		mu.Lock()
@@ -185,7 +185,7 @@ var _ = Describe("A cancellation", func() {
 	}
 	BeforeEach(func() {
 		var err error
-		model, err = models.Start(models.Options{Answer: func(models.Request) models.Answer {
+		model, err = fakemodel.Start(fakemodel.Options{Answer: func(fakemodel.Request) fakemodel.Answer {
 			mu.Lock()
 			asked = append(asked, time.Now())
 			n := len(asked)
@@ -194,7 +194,7 @@ var _ = Describe("A cancellation", func() {
 			if n%2 == 0 {
 				name = "next"
 			}
-			return models.Slow(models.Propose(models.Call{Name: name, Arguments: fmt.Sprintf(`{"key":"profile","n":%d}`, n)}), 200*time.Millisecond)
+			return fakemodel.Slow(fakemodel.Propose(fakemodel.Call{Name: name, Arguments: fmt.Sprintf(`{"key":"profile","n":%d}`, n)}), 200*time.Millisecond)
 		}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(model.Close()).To(Succeed()) })
@@ -213,7 +213,7 @@ var _ = Describe("A cancellation", func() {
 
 	DescribeTable("ends everything in time", func(ctx SpecContext, limit time.Duration, befalls func(f *fleet), after func(f *fleet)) {
 		w := newWorld(ctx, "cancel")
-		w.Apply(ctx, busy, "MODELS", model.URL())
+		w.Apply(ctx, busy, "MODELS", model.Endpoint(fakemodel.Chat))
 		f := newFleet(ctx, 2)
 		w.start(ctx, "busy", 10)
 		Eventually(ctx, func() int { return w.reasons(ctx)["Running"] }).Should(Equal(10))

@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 	"github.com/pawl-run/pawl/test/runs"
 )
 
 // differences are all ways in which a request of ours may differ from a recorded one.
-var differences = []models.Difference{
-	models.EchoKeepsEmptyMembers,
+var differences = []fakemodel.Difference{
+	fakemodel.EchoKeepsEmptyMembers,
 }
 
 // tally counts what was replayed.
@@ -59,15 +59,15 @@ type recorded struct {
 // replay runs what was recorded and compares answer and requests.
 func (t *tally) replay(ctx context.Context, world *runs.World, name, file string) {
 	GinkgoHelper()
-	exchanges, err := models.ReadCassette(file)
+	exchanges, err := fakemodel.ReadCassette(file)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(exchanges).NotTo(BeEmpty())
-	server, err := models.StartReplay(exchanges)
+	server, err := fakemodel.StartReplay(exchanges)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { Expect(server.Close()).To(Succeed()) }()
 	first := recorded{}
 	Expect(json.Unmarshal(exchanges[0].RequestBody, &first)).To(Succeed())
-	create(ctx, world, name, server.URL(), first)
+	create(ctx, world, name, server.Endpoint(fakemodel.Chat), first)
 
 	run := world.Await(ctx, name, v1alpha1.ReasonCompleted)
 	Expect(run.Status.Result.Text).To(Equal(answerOf(exchanges[len(exchanges)-1])))
@@ -78,11 +78,11 @@ func (t *tally) replay(ctx context.Context, world *runs.World, name, file string
 	Expect(requests).To(HaveLen(len(exchanges)))
 	t.recordings++
 	for i, request := range requests {
-		Expect(models.DiffRequests(request.Body, exchanges[i].RequestBody, differences...)).To(BeEmpty(), "request %d, - recorded, + sent", i+1)
+		Expect(fakemodel.DiffRequests(request.Body, exchanges[i].RequestBody, differences...)).To(BeEmpty(), "request %d, - recorded, + sent", i+1)
 		t.exchanges++
 		for j, d := range differences {
-			others := append(append([]models.Difference{}, differences[:j]...), differences[j+1:]...)
-			if models.DiffRequests(request.Body, exchanges[i].RequestBody, others...) != "" {
+			others := append(append([]fakemodel.Difference{}, differences[:j]...), differences[j+1:]...)
+			if fakemodel.DiffRequests(request.Body, exchanges[i].RequestBody, others...) != "" {
 				t.differing[d.Name]++
 			}
 		}
@@ -130,7 +130,7 @@ func create(ctx context.Context, world *runs.World, name, endpoint string, first
 }
 
 // answerOf is what a recorded response says to the user.
-func answerOf(exchange models.Exchange) string {
+func answerOf(exchange fakemodel.Exchange) string {
 	GinkgoHelper()
 	var response struct {
 		Choices []struct {
@@ -165,7 +165,7 @@ var _ = Describe("A recorded conversation", func() {
 		counts := replayAll(ctx, files)
 		Expect(counts.recordings).To(Equal(3))
 		Expect(counts.exchanges).To(Equal(5))
-		Expect(counts.differing).To(HaveKeyWithValue(models.EchoKeepsEmptyMembers.Name, 2))
+		Expect(counts.differing).To(HaveKeyWithValue(fakemodel.EchoKeepsEmptyMembers.Name, 2))
 	})
 
 	It("comes out of a run again: the vendor's, by PAWL_WIRE", func(ctx SpecContext) {

@@ -16,12 +16,12 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
-func startServer(t *testing.T, options models.Options) *models.Server {
+func startServer(t *testing.T, options fakemodel.Options) *fakemodel.Server {
 	t.Helper()
-	server, err := models.Start(options)
+	server, err := fakemodel.Start(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +36,9 @@ func question() model.Request {
 }
 
 func TestDecide(t *testing.T) {
-	server := startServer(t, models.Options{Key: secret})
-	server.Enqueue(models.Answer{Body: models.Text("42").Body, Header: http.Header{"X-Request-Id": {"req_9"}}})
-	client := newClient(t, wire.Config{Endpoint: server.URL() + "/", Model: "m", APIKey: func() (string, error) { return secret + "\n", nil }})
+	server := startServer(t, fakemodel.Options{Key: secret})
+	server.Enqueue(fakemodel.Answer{Body: fakemodel.Body(fakemodel.Chat, fakemodel.Text("42")), Header: http.Header{"X-Request-Id": {"req_9"}}})
+	client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat) + "/", Model: "m", APIKey: func() (string, error) { return secret + "\n", nil }})
 	got, err := client.Decide(t.Context(), question())
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecideWithoutKey(t *testing.T) {
-	server := startServer(t, models.Options{})
-	server.Enqueue(models.Text("42"))
-	if _, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question()); err != nil {
+	server := startServer(t, fakemodel.Options{})
+	server.Enqueue(fakemodel.Text("42"))
+	if _, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"}).Decide(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
 	if header, ok := server.Requests()[0].Header["Authorization"]; ok {
@@ -76,8 +76,8 @@ func TestDecideBadKeys(t *testing.T) {
 		"not of ASCII": func() (string, error) { return secret + "é", nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startServer(t, models.Options{})
-			_, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", APIKey: key}).Decide(t.Context(), question())
+			server := startServer(t, fakemodel.Options{})
+			_, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m", APIKey: key}).Decide(t.Context(), question())
 			failure := asError(t, err)
 			if failure.Class != model.ClassUnauthorized || failure.Sent || len(server.Requests()) != 0 {
 				t.Errorf("got class %s, sent %v, %d requests", failure.Class, failure.Sent, len(server.Requests()))
@@ -90,30 +90,30 @@ func TestDecideBadKeys(t *testing.T) {
 // one request.
 func TestDecideFailures(t *testing.T) {
 	tests := map[string]struct {
-		answer     models.Answer
+		answer     fakemodel.Answer
 		wantClass  model.Class
 		wantStatus int
 		wantWait   time.Duration
 		// timeout is long unless running into it is the point.
 		timeout time.Duration
 	}{
-		"throttled":            {answer: models.Throttled(3 * time.Second), wantClass: model.ClassThrottled, wantStatus: 429, wantWait: 3 * time.Second},
-		"a server error":       {answer: models.ServerError(500), wantClass: model.ClassTransient, wantStatus: 500},
-		"a bad gateway":        {answer: models.ServerError(502), wantClass: model.ClassTransient, wantStatus: 502},
-		"a bad request":        {answer: models.Refuse(400, "invalid_value", "no"), wantClass: model.ClassRequest, wantStatus: 400},
-		"cut before an answer": {answer: models.Cut(), wantClass: model.ClassTransient},
-		"cut in the answer":    {answer: models.Answer{Body: models.Text("42").Body, CutAfter: 20}, wantClass: model.ClassTransient, wantStatus: 200},
-		"no answer":            {answer: models.Hang(), wantClass: model.ClassTransient, timeout: 500 * time.Millisecond},
-		"an answer that drips": {answer: models.Answer{Body: models.Text("42").Body, Pause: 50 * time.Millisecond}, wantClass: model.ClassTransient, wantStatus: 200, timeout: time.Second},
-		"a redirect":           {answer: models.Answer{Status: 307, Header: http.Header{"Location": {"/v1/chat/completions"}}}, wantClass: model.ClassRequest, wantStatus: 307},
-		"a redirect to where":  {answer: models.Answer{Status: 302, Header: http.Header{"Location": {"http://%zz"}}}, wantClass: model.ClassRequest, wantStatus: 302},
-		"a key that is quoted": {answer: models.Refuse(401, secret, "Incorrect key "+secret), wantClass: model.ClassUnauthorized, wantStatus: 401},
+		"throttled":            {answer: fakemodel.Throttled(3 * time.Second), wantClass: model.ClassThrottled, wantStatus: 429, wantWait: 3 * time.Second},
+		"a server error":       {answer: fakemodel.ServerError(500), wantClass: model.ClassTransient, wantStatus: 500},
+		"a bad gateway":        {answer: fakemodel.ServerError(502), wantClass: model.ClassTransient, wantStatus: 502},
+		"a bad request":        {answer: fakemodel.Refuse(400, "invalid_value", "no"), wantClass: model.ClassRequest, wantStatus: 400},
+		"cut before an answer": {answer: fakemodel.Cut(), wantClass: model.ClassTransient},
+		"cut in the answer":    {answer: fakemodel.CutAfter(fakemodel.Text("42"), 20), wantClass: model.ClassTransient, wantStatus: 200},
+		"no answer":            {answer: fakemodel.Hang(), wantClass: model.ClassTransient, timeout: 500 * time.Millisecond},
+		"an answer that drips": {answer: fakemodel.Drip(fakemodel.Text("42"), 50*time.Millisecond), wantClass: model.ClassTransient, wantStatus: 200, timeout: time.Second},
+		"a redirect":           {answer: fakemodel.Answer{Status: 307, Header: http.Header{"Location": {"/v1/chat/completions"}}}, wantClass: model.ClassRequest, wantStatus: 307},
+		"a redirect to where":  {answer: fakemodel.Answer{Status: 302, Header: http.Header{"Location": {"http://%zz"}}}, wantClass: model.ClassRequest, wantStatus: 302},
+		"a key that is quoted": {answer: fakemodel.Refuse(401, secret, "Incorrect key "+secret), wantClass: model.ClassUnauthorized, wantStatus: 401},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := startServer(t, models.Options{})
-			server.Enqueue(test.answer, models.Text("a second request"))
-			client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", APIKey: key, Timeout: test.timeout})
+			server := startServer(t, fakemodel.Options{})
+			server.Enqueue(test.answer, fakemodel.Text("a second request"))
+			client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m", APIKey: key, Timeout: test.timeout})
 			_, err := client.Decide(t.Context(), question())
 			failure := asError(t, err)
 			if failure.Class != test.wantClass || failure.Status != test.wantStatus || failure.RetryAfter != test.wantWait || !failure.Sent {
@@ -127,11 +127,11 @@ func TestDecideFailures(t *testing.T) {
 }
 
 func TestDecideGarbage(t *testing.T) {
-	for name, body := range models.Garbage() {
+	for name, body := range fakemodel.Garbage(fakemodel.Chat) {
 		t.Run(name, func(t *testing.T) {
-			server := startServer(t, models.Options{})
-			server.Enqueue(models.Raw(body))
-			got, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+			server := startServer(t, fakemodel.Options{})
+			server.Enqueue(fakemodel.Raw(body))
+			got, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"}).Decide(t.Context(), question())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,14 +144,14 @@ func TestDecideGarbage(t *testing.T) {
 }
 
 func TestDecideReplyTooLarge(t *testing.T) {
-	server := startServer(t, models.Options{})
-	large := models.Text(strings.Repeat("a", 5000))
+	server := startServer(t, fakemodel.Options{})
+	large := fakemodel.Text(strings.Repeat("a", 5000))
 	server.Enqueue(large, large)
-	got, err := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m", MaxReplyBytes: 4000}).Decide(t.Context(), question())
+	got, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m", MaxReplyBytes: 4000}).Decide(t.Context(), question())
 	if err != nil || got.Decision.Code != model.CodeMalformed {
 		t.Errorf("got %+v, %v", got.Decision, err)
 	}
-	got, err = newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"}).Decide(t.Context(), question())
+	got, err = newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"}).Decide(t.Context(), question())
 	if err != nil || got.Decision.Kind != model.KindFinal {
 		t.Errorf("got %+v, %v", got.Decision, err)
 	}
@@ -174,7 +174,7 @@ func TestDecideNotSent(t *testing.T) {
 	for name, config := range map[string]wire.Config{
 		"refused":                  {Endpoint: refusing},
 		"an untrusted certificate": {Endpoint: untrusted.URL},
-		"TLS that is not spoken":   {Endpoint: strings.Replace(startServer(t, models.Options{}).URL(), "http:", "https:", 1)},
+		"TLS that is not spoken":   {Endpoint: strings.Replace(startServer(t, fakemodel.Options{}).Endpoint(fakemodel.Chat), "http:", "https:", 1)},
 		"no such host":             {Endpoint: "http://models.invalid", Transport: unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,11 +190,11 @@ func TestDecideNotSent(t *testing.T) {
 
 func TestDecideCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	server := startServer(t, models.Options{Answer: func(models.Request) models.Answer {
+	server := startServer(t, fakemodel.Options{Answer: func(fakemodel.Request) fakemodel.Answer {
 		cancel()
-		return models.Hang()
+		return fakemodel.Hang()
 	}})
-	client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
+	client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"})
 	_, err := client.Decide(ctx, question())
 	if failure := asError(t, err); failure.Class != model.ClassCanceled || !failure.Sent {
 		t.Errorf("ended while waiting: got %+v", failure)
@@ -208,9 +208,9 @@ func TestDecideCanceled(t *testing.T) {
 // TestDecideOnAKeptConnection checks the case in which Go's transport would send a
 // request again by itself: a kept connection that breaks.
 func TestDecideOnAKeptConnection(t *testing.T) {
-	server := startServer(t, models.Options{})
-	server.Enqueue(models.Text("first"), models.Cut(), models.Text("a second request"))
-	client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
+	server := startServer(t, fakemodel.Options{})
+	server.Enqueue(fakemodel.Text("first"), fakemodel.Cut(), fakemodel.Text("a second request"))
+	client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"})
 	if _, err := client.Decide(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestDecideTrustsTheBundle(t *testing.T) {
 				if r.Proto != version {
 					t.Errorf("the request came by %s", r.Proto)
 				}
-				_, _ = w.Write(models.Text("42").Body)
+				_, _ = w.Write(fakemodel.Body(fakemodel.Chat, fakemodel.Text("42")))
 			}))
 			server.EnableHTTP2 = http2
 			server.StartTLS()
@@ -284,7 +284,7 @@ func (u unreplayable) RoundTrip(r *http.Request) (*http.Response, error) {
 		u.t.Errorf("the default endpoint is %s", r.URL)
 	}
 	recorder := httptest.NewRecorder()
-	_, _ = recorder.Write(models.Text("42").Body)
+	_, _ = recorder.Write(fakemodel.Body(fakemodel.Chat, fakemodel.Text("42")))
 	return recorder.Result(), nil
 }
 

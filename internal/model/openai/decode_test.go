@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 // reply wraps an assistant message and a stop reason, both as JSON text; stop "" is
@@ -127,7 +127,7 @@ func TestDecodeAcceptsTheMostCalls(t *testing.T) {
 }
 
 func TestDecodeGarbage(t *testing.T) {
-	garbage := models.Garbage()
+	garbage := fakemodel.Garbage(fakemodel.Chat)
 	if len(garbage) < 12 {
 		t.Errorf("only %d kinds of garbage", len(garbage))
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/wire"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 func seeds(f *testing.F) {
-	for _, body := range models.Garbage() {
+	for _, body := range fakemodel.Garbage(fakemodel.Chat) {
 		f.Add(body)
 	}
 	for _, message := range []string{
@@ -100,9 +100,9 @@ func TestRepairedEchoIsAccepted(t *testing.T) {
 		"an empty list of calls": `{"role":"assistant","content":"42","tool_calls":[]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startServer(t, models.Options{})
-			server.Enqueue(models.Raw([]byte(reply(message, `"stop"`))), models.Text("done"))
-			client := newClient(t, wire.Config{Endpoint: server.URL(), Model: "m"})
+			server := startServer(t, fakemodel.Options{})
+			server.Enqueue(fakemodel.Raw([]byte(reply(message, `"stop"`))), fakemodel.Text("done"))
+			client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"})
 			request := model.Request{Decision: 1, Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutputTokens: 100}
 			first, err := client.Decide(context.Background(), request)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 // TestExchanges plays the exchanges in testdata: whole conversations, in the format of
@@ -56,11 +56,11 @@ func playAll(t *testing.T, folder string) {
 // what the recorded request adds to it: results of tools and words of the user.
 func play(t *testing.T, path string) {
 	t.Helper()
-	exchanges, err := models.ReadCassette(path)
+	exchanges, err := fakemodel.ReadCassette(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := models.StartReplay(exchanges)
+	server, err := fakemodel.StartReplay(exchanges)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func play(t *testing.T, path string) {
 			request.Messages = append(request.Messages, recorded.added(t)...)
 		}
 		request.Decision = n + 1
-		client := newClient(t, wire.Config{Endpoint: server.URL(), Model: recorded.Model})
+		client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: recorded.Model})
 		got, err := client.Decide(t.Context(), request)
 		if err != nil {
 			t.Fatalf("exchange %d: %v; %v", n, err, server.Refusals())
@@ -82,7 +82,7 @@ func play(t *testing.T, path string) {
 		checkReply(t, got)
 		checkRecorded(t, got, exchange.ResponseBody)
 		sent := server.Requests()[n].Body
-		if diff := models.DiffRequests(sent, exchange.RequestBody, models.EchoKeepsEmptyMembers); diff != "" {
+		if diff := fakemodel.DiffRequests(sent, exchange.RequestBody, fakemodel.EchoKeepsEmptyMembers); diff != "" {
 			t.Errorf("request %d (-recorded +sent):\n%s", n, diff)
 		}
 		request.Messages = append(request.Messages, model.Message{
@@ -95,8 +95,8 @@ func play(t *testing.T, path string) {
 type plainReply struct {
 	ID      string `json:"id"`
 	Choices []struct {
-		FinishReason string             `json:"finish_reason"`
-		Message      models.ChatMessage `json:"message"`
+		FinishReason string                `json:"finish_reason"`
+		Message      fakemodel.ChatMessage `json:"message"`
 	} `json:"choices"`
 	Usage *struct {
 		Prompt     int64 `json:"prompt_tokens"`
@@ -139,7 +139,7 @@ func checkRecorded(t *testing.T, got model.Reply, body []byte) {
 	}
 }
 
-func plainCalls(t *testing.T, message models.ChatMessage) []model.Call {
+func plainCalls(t *testing.T, message fakemodel.ChatMessage) []model.Call {
 	t.Helper()
 	var calls []model.Call
 	for _, c := range message.ToolCalls {
@@ -154,11 +154,11 @@ func plainCalls(t *testing.T, message models.ChatMessage) []model.Call {
 
 // recorded is a request body, read plainly.
 type recorded struct {
-	Model     string               `json:"model"`
-	Messages  []models.ChatMessage `json:"messages"`
-	Tools     []models.ChatTool    `json:"tools"`
-	MaxTokens int32                `json:"max_tokens"`
-	MaxOutput int32                `json:"max_completion_tokens"`
+	Model     string                  `json:"model"`
+	Messages  []fakemodel.ChatMessage `json:"messages"`
+	Tools     []fakemodel.ChatTool    `json:"tools"`
+	MaxTokens int32                   `json:"max_tokens"`
+	MaxOutput int32                   `json:"max_completion_tokens"`
 }
 
 func readRecorded(t *testing.T, body []byte) recorded {

@@ -1,11 +1,11 @@
-package models_test
+package fakemodel_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
 const recording = `version: 2
@@ -13,7 +13,7 @@ interactions:
 - id: 0
   request:
     body: '{"model":"m","messages":[{"role":"user","content":"Go."}]}'
-    url: https://models.example.com/v1/chat/completions
+    url: https://fakemodel.example.com/v1/chat/completions
   response:
     body: |
       {"choices":[]}
@@ -36,11 +36,11 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(path, []byte(recording), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	exchanges, err := models.ReadCassette(path)
+	exchanges, err := fakemodel.ReadCassette(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := models.StartReplay(exchanges)
+	server, err := fakemodel.StartReplay(exchanges)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestReplay(t *testing.T) {
 		if status != want.status || body != want.body {
 			t.Errorf("exchange %d: got %d %q, want %d %q", n, status, body, want.status, want.body)
 		}
-		if diff := models.DiffRequests(server.Requests()[n].Body, exchanges[n].RequestBody); diff != "" {
+		if diff := fakemodel.DiffRequests(server.Requests()[n].Body, exchanges[n].RequestBody); diff != "" {
 			t.Errorf("exchange %d: what was sent is not what was recorded:\n%s", n, diff)
 		}
 	}
@@ -66,11 +66,11 @@ func TestReadCassetteRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := models.ReadCassette(path); err == nil {
+		if _, err := fakemodel.ReadCassette(path); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}
-	if _, err := models.ReadCassette(filepath.Join(folder, "missing.yaml")); err == nil {
+	if _, err := fakemodel.ReadCassette(filepath.Join(folder, "missing.yaml")); err == nil {
 		t.Error("a missing file was read")
 	}
 }

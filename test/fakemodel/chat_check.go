@@ -1,4 +1,4 @@
-package models
+package fakemodel
 
 import (
 	"encoding/json"
@@ -24,28 +24,93 @@ var (
 	}
 )
 
-// check says what the vendor would refuse about one request by itself.
-func check(r *Request, options Options) string {
-	checks := []func(*Request) string{checkMembers, checkTools, checkRoles, checkPairing}
+// chatRequest is a request body.
+type chatRequest struct {
+	members  map[string]json.RawMessage
+	model    string
+	messages []ChatMessage
+	tools    []ChatTool
+}
+
+// Read implements Wire.
+func (chat) Read(r *Request, options Options) string {
+	parsed, problem := parseChat(r)
+	if problem != "" {
+		return problem
+	}
+	checks := []func(*chatRequest) string{checkMembers, checkTools, checkRoles, checkPairing}
 	if options.RequireOfferedCalls {
 		checks = append(checks, checkOffered)
 	}
 	for _, c := range checks {
-		if problem := c(r); problem != "" {
+		if problem := c(parsed); problem != "" {
 			return problem
 		}
 	}
+	parsed.describe(r)
 	return ""
 }
 
-func checkMembers(r *Request) string {
+// parseChat reads the body, and its pieces for comparing.
+func parseChat(r *Request) (*chatRequest, string) {
+	parsed := &chatRequest{}
+	if json.Unmarshal(r.Body, &parsed.members) != nil {
+		return nil, "the body is not a JSON object"
+	}
+	var messages []json.RawMessage
+	if json.Unmarshal(parsed.members["messages"], &messages) != nil || len(messages) == 0 {
+		return nil, "messages is not a list with at least one message"
+	}
+	if json.Unmarshal(parsed.members["model"], &parsed.model) != nil || parsed.model == "" {
+		return nil, "model is not a name"
+	}
+	for _, raw := range messages {
+		var m ChatMessage
+		if json.Unmarshal(raw, &m) != nil || json.Unmarshal(raw, &m.members) != nil {
+			return nil, "a message has members of the wrong type"
+		}
+		parsed.messages = append(parsed.messages, m)
+		spoken := m.Role == "assistant"
+		r.Pieces = append(r.Pieces, Piece{Text: canonical(raw), Turn: spoken, Assistant: spoken})
+	}
+	if tools, ok := parsed.members["tools"]; ok {
+		if json.Unmarshal(tools, &parsed.tools) != nil {
+			return nil, "tools has members of the wrong type"
+		}
+		r.Head = canonical(tools)
+	}
+	return parsed, ""
+}
+
+// describe says what the request is about in the words that all wires share.
+func (c *chatRequest) describe(r *Request) {
+	r.Model = c.model
+	for _, t := range c.tools {
+		r.Tools = append(r.Tools, Tool{Name: t.Function.Name, Description: t.Function.Description, Schema: t.Function.Parameters})
+	}
+	for _, m := range c.messages {
+		if m.Role == "system" || m.Role == "developer" {
+			r.System += m.Text()
+			continue
+		}
+		message := Message{Role: m.Role, Text: m.Text(), CallID: m.ToolCallID}
+		for _, call := range m.ToolCalls {
+			var arguments string
+			_ = json.Unmarshal(call.Function.Arguments, &arguments)
+			message.Calls = append(message.Calls, Call{ID: call.ID, Name: call.Function.Name, Arguments: arguments})
+		}
+		r.Messages = append(r.Messages, message)
+	}
+}
+
+func checkMembers(r *chatRequest) string {
 	for name := range r.members {
 		if !slices.Contains(knownMembers, name) {
 			return fmt.Sprintf("unrecognised member %q", name)
 		}
 	}
 	limit, other := "max_tokens", "max_completion_tokens"
-	if reasoning.MatchString(r.Model) {
+	if reasoning.MatchString(r.model) {
 		limit, other = other, limit
 	}
 	if _, ok := r.members[other]; ok {
@@ -57,7 +122,7 @@ func checkMembers(r *Request) string {
 			return limit + " is not a positive integer"
 		}
 	}
-	if _, ok := r.members["tool_choice"]; ok && len(r.Tools) == 0 {
+	if _, ok := r.members["tool_choice"]; ok && len(r.tools) == 0 {
 		return "tool_choice is allowed only with tools"
 	}
 	if string(r.members["stream"]) == "true" {
@@ -66,15 +131,15 @@ func checkMembers(r *Request) string {
 	return ""
 }
 
-func checkTools(r *Request) string {
+func checkTools(r *chatRequest) string {
 	if r.members["tools"] == nil {
 		return ""
 	}
-	if len(r.Tools) == 0 {
+	if len(r.tools) == 0 {
 		return "tools is empty"
 	}
 	names := map[string]bool{}
-	for i, t := range r.Tools {
+	for i, t := range r.tools {
 		name := t.Function.Name
 		switch {
 		case t.Type != "function":
@@ -99,9 +164,9 @@ func checkTools(r *Request) string {
 }
 
 // checkRoles checks each message by itself, and who speaks first.
-func checkRoles(r *Request) string {
+func checkRoles(r *chatRequest) string {
 	first := true
-	for i, m := range r.Messages {
+	for i, m := range r.messages {
 		if m.Role != "system" && m.Role != "developer" && first {
 			if m.Role != "user" {
 				return "the first message after the instructions does not come from the user"
@@ -177,10 +242,10 @@ func checkCalls(calls []ChatCall) string {
 
 // checkPairing checks that the calls of each assistant message are answered, each by
 // one message, before anybody else speaks, and that no id comes twice.
-func checkPairing(r *Request) string {
+func checkPairing(r *chatRequest) string {
 	used := map[string]bool{}
 	var open []string
-	for i, m := range r.Messages {
+	for i, m := range r.messages {
 		if m.Role == "tool" {
 			at := slices.Index(open, m.ToolCallID)
 			if at < 0 {
@@ -206,10 +271,10 @@ func checkPairing(r *Request) string {
 	return ""
 }
 
-func checkOffered(r *Request) string {
-	for i, m := range r.Messages {
+func checkOffered(r *chatRequest) string {
+	for i, m := range r.messages {
 		for _, c := range m.ToolCalls {
-			if !slices.ContainsFunc(r.Tools, func(t ChatTool) bool { return t.Function.Name == c.Function.Name }) {
+			if !slices.ContainsFunc(r.tools, func(t ChatTool) bool { return t.Function.Name == c.Function.Name }) {
 				return fmt.Sprintf("messages[%d] calls %s, which is not offered", i, c.Function.Name)
 			}
 		}

@@ -1,4 +1,4 @@
-package models_test
+package fakemodel_test
 
 import (
 	"bytes"
@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-run/pawl/test/models"
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
-func start(t *testing.T, options models.Options) *models.Server {
+func start(t *testing.T, options fakemodel.Options) *fakemodel.Server {
 	t.Helper()
-	server, err := models.Start(options)
+	server, err := fakemodel.Start(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,9 +24,9 @@ func start(t *testing.T, options models.Options) *models.Server {
 }
 
 // post sends a body and returns the status and the response body.
-func post(t *testing.T, server *models.Server, body string) (int, string) {
+func post(t *testing.T, server *fakemodel.Server, body string) (int, string) {
 	t.Helper()
-	response, err := http.Post(server.URL()+"/chat/completions", "application/json", strings.NewReader(body))
+	response, err := http.Post(server.Endpoint(fakemodel.Chat)+"/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := start(t, models.Options{AllowUnknownPrefix: true})
-			server.Enqueue(models.Text("fine"))
+			server := start(t, fakemodel.Options{AllowUnknownPrefix: true})
+			server.Enqueue(fakemodel.Text("fine"))
 			status, answer := post(t, server, test.body)
 			refusal := server.Requests()[0].Refusal
 			switch {
@@ -116,8 +117,8 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestRequireOfferedCalls(t *testing.T) {
-	server := start(t, models.Options{AllowUnknownPrefix: true, RequireOfferedCalls: true})
-	server.Enqueue(models.Text("fine"))
+	server := start(t, fakemodel.Options{AllowUnknownPrefix: true, RequireOfferedCalls: true})
+	server.Enqueue(fakemodel.Text("fine"))
 	if status, _ := post(t, server, chat(user, calls, first, second)); status != 200 {
 		t.Errorf("a call of an offered tool: got %d", status)
 	}
@@ -151,7 +152,7 @@ func TestPrefix(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := start(t, models.Options{Answer: func(models.Request) models.Answer { return models.Text("fine") }})
+			server := start(t, fakemodel.Options{Answer: func(fakemodel.Request) fakemodel.Answer { return fakemodel.Text("fine") }})
 			for _, body := range begun {
 				if status, answer := post(t, server, body); status != 200 {
 					t.Fatalf("got %d: %s", status, answer)
@@ -165,17 +166,17 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	server := start(t, models.Options{})
+	server := start(t, fakemodel.Options{})
 	server.Enqueue(
-		models.Propose(models.Call{Name: "lookup"}, models.Call{Name: "lookup", Arguments: `{"a":1}`}),
-		models.Throttled(2*time.Second),
-		models.Slow(models.Text("late"), 10*time.Millisecond),
+		fakemodel.Propose(fakemodel.Call{Name: "lookup"}, fakemodel.Call{Name: "lookup", Arguments: `{"a":1}`}),
+		fakemodel.Throttled(2*time.Second),
+		fakemodel.Slow(fakemodel.Text("late"), 10*time.Millisecond),
 	)
 	_, answer := post(t, server, chat(user))
 	var reply struct {
 		Choices []struct {
-			Message      models.ChatMessage `json:"message"`
-			FinishReason string             `json:"finish_reason"`
+			Message      fakemodel.ChatMessage `json:"message"`
+			FinishReason string                `json:"finish_reason"`
 		} `json:"choices"`
 	}
 	if err := json.Unmarshal([]byte(answer), &reply); err != nil {
@@ -199,11 +200,84 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestTrouble checks that every kind of trouble has a code of the vendor's.
+func TestTrouble(t *testing.T) {
+	server := start(t, fakemodel.Options{})
+	for _, test := range []struct {
+		answer fakemodel.Answer
+		status int
+		want   string
+	}{
+		{fakemodel.Throttled(2 * time.Second), 429, "rate_limit_exceeded"},
+		{fakemodel.Overloaded(), 503, "server_is_overloaded"},
+		{fakemodel.OutOfQuota(), 429, "insufficient_quota"},
+		{fakemodel.TooLong(), 400, "context_length_exceeded"},
+		{fakemodel.Refuse(418, "teapot", "short and stout"), 418, "teapot"},
+		{fakemodel.ServerError(502), 502, "upstream trouble"},
+	} {
+		server.Enqueue(test.answer)
+		if status, answer := post(t, server, chat(user)); status != test.status || !strings.Contains(answer, test.want) {
+			t.Errorf("got %d %s, want %d with %s", status, answer, test.status, test.want)
+		}
+	}
+	if n := len(server.Refusals()); n != 0 {
+		t.Errorf("%d requests were refused", n)
+	}
+}
+
+// TestMistakes checks that what a test or a client gets wrong shows in Refusals.
+func TestMistakes(t *testing.T) {
+	server := start(t, fakemodel.Options{})
+	server.Enqueue(fakemodel.Paused("wait"))
+	if status, _ := post(t, server, chat(user)); status != http.StatusNotImplemented {
+		t.Errorf("an answer that the wire has no words for: got %d", status)
+	}
+	response, err := http.Get(server.Root() + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("a path of no wire: got %d", response.StatusCode)
+	}
+	if n := len(server.Refusals()); n != 2 {
+		t.Errorf("got %d refusals: %v", n, server.Refusals())
+	}
+}
+
+// TestUsage checks that a report is the one that the test gives.
+func TestUsage(t *testing.T) {
+	reply := fakemodel.Reply{Text: "fine", Usage: &model.Usage{InputTokens: 50, CacheReadTokens: 20, OutputTokens: 7, ReasoningTokens: 3, Reported: true}}
+	body := string(fakemodel.Body(fakemodel.Chat, fakemodel.Answer{Reply: &reply}))
+	for _, want := range []string{`"prompt_tokens":50`, `"completion_tokens":7`, `"total_tokens":57`, `"cached_tokens":20`, `"reasoning_tokens":3`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+	reply.Usage = &model.Usage{}
+	if body := string(fakemodel.Body(fakemodel.Chat, fakemodel.Answer{Reply: &reply})); strings.Contains(body, "usage") {
+		t.Errorf("a report that nobody made: %s", body)
+	}
+}
+
+// TestAuthorize checks that a test can check more than a key.
+func TestAuthorize(t *testing.T) {
+	server := start(t, fakemodel.Options{Authorize: func(r *http.Request, body []byte) string {
+		if r.Header.Get("Content-Type") != "application/json" || len(body) == 0 {
+			return "not what was signed"
+		}
+		return "never mind"
+	}})
+	if status, answer := post(t, server, chat(user)); status != 401 || !strings.Contains(answer, "never mind") {
+		t.Errorf("got %d %s", status, answer)
+	}
+}
+
 func TestKey(t *testing.T) {
-	server := start(t, models.Options{Key: "right"})
-	server.Enqueue(models.Text("fine"))
+	server := start(t, fakemodel.Options{Key: "right"})
+	server.Enqueue(fakemodel.Text("fine"))
 	for key, want := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer right": 200} {
-		request, err := http.NewRequest(http.MethodPost, server.URL()+"/chat/completions", strings.NewReader(chat(user)))
+		request, err := http.NewRequest(http.MethodPost, server.Endpoint(fakemodel.Chat)+"/chat/completions", strings.NewReader(chat(user)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,13 +296,13 @@ func TestKey(t *testing.T) {
 // TestCloseEndsHangingRequests checks that a server whose clients wait can be closed.
 func TestCloseEndsHangingRequests(t *testing.T) {
 	arrived := make(chan struct{})
-	server := start(t, models.Options{Answer: func(models.Request) models.Answer {
+	server := start(t, fakemodel.Options{Answer: func(fakemodel.Request) fakemodel.Answer {
 		close(arrived)
-		return models.Hang()
+		return fakemodel.Hang()
 	}})
 	ended := make(chan error)
 	go func() {
-		response, err := http.Post(server.URL()+"/chat/completions", "application/json", strings.NewReader(chat(user)))
+		response, err := http.Post(server.Endpoint(fakemodel.Chat)+"/chat/completions", "application/json", strings.NewReader(chat(user)))
 		if err == nil {
 			_ = response.Body.Close()
 		}
@@ -248,21 +322,21 @@ func TestDiffRequests(t *testing.T) {
 	echo := strings.Replace(recorded, `"role":"assistant"`, `"content":null,"annotations":[],"role":"assistant"`, 1)
 	tests := map[string]struct {
 		sent  string
-		named []models.Difference
+		named []fakemodel.Difference
 		equal bool
 	}{
 		"the same":                       {recorded, nil, true},
 		"members in another order":       {strings.Replace(recorded, `"role":"user","content":"Go."`, `"content":"Go.","role":"user"`, 1), nil, true},
 		"empty members, not named":       {echo, nil, false},
-		"empty members, named":           {echo, []models.Difference{models.EchoKeepsEmptyMembers}, true},
-		"another text":                   {strings.Replace(echo, "Go.", "Go!", 1), []models.Difference{models.EchoKeepsEmptyMembers}, false},
-		"an empty member of the user":    {strings.Replace(recorded, `"content":"Go."`, `"content":"Go.","name":null`, 1), []models.Difference{models.EchoKeepsEmptyMembers}, false},
+		"empty members, named":           {echo, []fakemodel.Difference{fakemodel.EchoKeepsEmptyMembers}, true},
+		"another text":                   {strings.Replace(echo, "Go.", "Go!", 1), []fakemodel.Difference{fakemodel.EchoKeepsEmptyMembers}, false},
+		"an empty member of the user":    {strings.Replace(recorded, `"content":"Go."`, `"content":"Go.","name":null`, 1), []fakemodel.Difference{fakemodel.EchoKeepsEmptyMembers}, false},
 		"a number that only looks equal": {strings.Replace(recorded, "9007199254740993", "9007199254740992", 1), nil, false},
 		"not JSON":                       {`{`, nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := models.DiffRequests([]byte(test.sent), []byte(recorded), test.named...); (diff == "") != test.equal {
+			if diff := fakemodel.DiffRequests([]byte(test.sent), []byte(recorded), test.named...); (diff == "") != test.equal {
 				t.Errorf("got difference %q", diff)
 			}
 		})
@@ -270,11 +344,11 @@ func TestDiffRequests(t *testing.T) {
 }
 
 func TestGarbageIsGarbage(t *testing.T) {
-	for name, body := range models.Garbage() {
+	for name, body := range fakemodel.Garbage(fakemodel.Chat) {
 		var reply struct {
 			Choices []struct {
-				Message *models.ChatMessage `json:"message"`
-				Reason  string              `json:"finish_reason"`
+				Message *fakemodel.ChatMessage `json:"message"`
+				Reason  string                 `json:"finish_reason"`
 			} `json:"choices"`
 		}
 		valid := json.Unmarshal(body, &reply) == nil && !bytes.Contains(body, []byte{0xff})
