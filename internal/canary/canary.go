@@ -56,11 +56,17 @@ const (
 	KeyOutlived Guard = "KeyOutlived"
 	// LateStatus writes the status of a state that is no longer the newest.
 	LateStatus Guard = "LateStatus"
+	// LateDropped forgets what a call says that comes back after it was given up.
+	LateDropped Guard = "LateDropped"
+	// StaleAsk asks the model without a lease of its own.
+	StaleAsk Guard = "StaleAsk"
+	// Orphans leaves the segments of a run that is gone to whoever holds them.
+	Orphans Guard = "Orphans"
 )
 
 // Guards lists them all.
 var Guards = []Guard{
 	NoFence, TwoTails, ExistsIsSuccess, NoIncarnation, LateResult, BatchAtEnd, DispatchFirst, StaleApproval,
 	LeaseIgnored, FreshIgnored, GateIgnored, PauseBlind, LastLook, Replay, EmptyFold, StaleMark, AssumedFailed,
-	DoubtForgotten, KeyOutlived, LateStatus,
+	DoubtForgotten, KeyOutlived, LateStatus, LateDropped, StaleAsk, Orphans,
 }

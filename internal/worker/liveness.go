@@ -10,6 +10,7 @@ package worker
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/canary"
@@ -78,6 +79,19 @@ func (o *Observer) Observe(now time.Time, leases []Seen) {
 		current[lease.Name] = old
 	}
 	o.seen = current
+}
+
+// LongDead lists the Leases that did not change for so long while this worker watched:
+// nobody will come back for them.
+func (o *Observer) LongDead(now time.Time, age time.Duration) []Seen {
+	var out []Seen
+	for _, observed := range o.seen {
+		if observed.dead && now.Sub(observed.since) >= age {
+			out = append(out, observed.Seen)
+		}
+	}
+	slices.SortFunc(out, func(a, b Seen) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // State is what is known of a worker.

@@ -50,8 +50,8 @@ type Options struct {
 // Membership keeps this worker's Lease and watches the others'.
 type Membership struct {
 	options Options
-	// renewal and glance are when the next ones are due; only Beat uses them.
-	renewal, glance time.Time
+	// renewal, glance and clearance are when the next ones are due; only Beat uses them.
+	renewal, glance, clearance time.Time
 
 	mu       sync.Mutex
 	observer *Observer
@@ -129,6 +129,10 @@ func (m *Membership) Beat(ctx context.Context) {
 		if _, err := m.look(ctx, ""); err != nil {
 			log.FromContext(ctx).Error(err, "Looking at the worker leases failed")
 		}
+	}
+	if !now.Before(m.clearance) {
+		m.clearance = now.Add(clearInterval)
+		m.clear(ctx, now)
 	}
 }
 

@@ -157,3 +157,51 @@ func TestReleaseDeletesOnlyItsOwnLease(t *testing.T) {
 		t.Errorf("a released lease is still there: %v", err)
 	}
 }
+
+// TestLeasesLeftBehindAreCleared checks that the Lease of a worker that was killed goes an
+// hour after it was last seen to change, that of a worker that lives never, and that one
+// which moves in the last moment stays.
+func TestLeasesLeftBehindAreCleared(t *testing.T) {
+	c := newCluster(t)
+	a, dead, living := c.member("a", "1"), c.member("dead", "1"), c.member("living", "1")
+	exists := func(name string) bool {
+		return c.client.Get(t.Context(), client.ObjectKey{Namespace: "pawl-system", Name: "pawl-worker-" + name}, &coordinationv1.Lease{}) == nil
+	}
+	c.pass(t, time.Minute, a, dead, living)
+	c.pass(t, keepLeases-time.Minute, a, living)
+	if !exists("dead") {
+		t.Error("the lease of a worker that died less than an hour ago is gone")
+	}
+	c.pass(t, 3*time.Minute, a, living)
+	if exists("dead") || !exists("living") || !exists("a") {
+		t.Errorf("after more than an hour: the dead one's lease is there: %v, the living one's %v, its own %v", exists("dead"), exists("living"), exists("a"))
+	}
+
+	// Whoever does come back goes on under its own identity.
+	c.pass(t, time.Minute, a, dead)
+	if !exists("dead") || !dead.Fresh(c.clock.Now()) || a.State("dead-1") != Live {
+		t.Error("a worker whose lease was cleared away can't come back")
+	}
+
+	// What was seen is not what is there any more.
+	c.pass(t, time.Minute, a)
+	stale := Seen{Name: "pawl-worker-living", UID: "another", Version: "1"}
+	a.observer.seen[stale.Name] = observation{Seen: stale, dead: true}
+	a.clear(t.Context(), c.clock.Now())
+	if !exists("living") {
+		t.Error("a lease was deleted that is another than the one that was seen")
+	}
+}
+
+// TestWhoSleptClearsNothing checks that only time that was watched counts.
+func TestWhoSleptClearsNothing(t *testing.T) {
+	c := newCluster(t)
+	a, dead := c.member("a", "1"), c.member("dead", "1")
+	c.pass(t, time.Minute, a, dead)
+	c.pass(t, keepLeases/2, a)
+	c.clock.Step(keepLeases)
+	c.pass(t, keepLeases/2, a)
+	if err := c.client.Get(t.Context(), client.ObjectKey{Namespace: "pawl-system", Name: "pawl-worker-dead"}, &coordinationv1.Lease{}); err != nil {
+		t.Errorf("a worker that slept for an hour cleared a lease after half an hour of watching: %v", err)
+	}
+}

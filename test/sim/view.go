@@ -105,6 +105,9 @@ func (w *world) announce(at address, object client.Object) {
 // predicates would. An informer takes what it is given, older versions too.
 func (v *view) take(at address, object client.Object) {
 	old := v.objects[at]
+	if run, ok := old.(*v1alpha1.AgentRun); ok && (object == nil || object.GetUID() != run.UID) {
+		v.p.reconciler.Gone(run)
+	}
 	if object == nil {
 		delete(v.objects, at)
 	} else {

@@ -122,9 +122,10 @@ func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 	timeout := time.Duration(frozen.RequestTimeoutSeconds) * time.Second
 	request := step.Request
 	entry := &flight{asked: &run.Asked{Request: request, Clipped: step.Clipped}}
+	gate := r.rightToAsk()
 	r.flights.start(s.uid, s.key, entry, timeout, func(ctx context.Context, landed *flight) {
-		reply, err := decider.Decide(ctx, request)
-		landed.reply, landed.failure = reply, asTimeout(ctx, asModelError(err))
+		reply, err := decider.Decide(gate.guard(ctx), request)
+		landed.reply, landed.failure = reply, gate.lapsed(asTimeout(ctx, asModelError(err)))
 	})
 	return false, nil
 }
@@ -187,24 +188,6 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		request.Tool = name
 		landed.outcome = server.Call(ctx, request)
 	})
-}
-
-// sendWindow is how long the acknowledgement of a dispatch gives the right to send a
-// call that may have an effect. A worker that was frozen longer must not send: others may
-// have taken its run for abandoned, and a person may have settled that nothing happened.
-const sendWindow = 5 * time.Second
-
-var errWindow = errors.New("the right to send has lapsed")
-
-// rightToSend is asked immediately before the first byte of a call leaves.
-func (r *Reconciler) rightToSend(acknowledged time.Duration, effect string) func() error {
-	harmless := effect == journal.ReadOnly || canary.Is(canary.GateIgnored)
-	return func() error {
-		if !harmless && (r.boot()-acknowledged > sendWindow || !r.members.Fresh(r.clock.Now())) {
-			return errWindow
-		}
-		return nil
-	}
 }
 
 // closeServer ends what an adapter keeps open: each call has an adapter of its own, made

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/tool"
@@ -75,11 +76,13 @@ type Flights struct {
 
 	mu    sync.Mutex
 	byRun map[types.UID][]*flight
+	// lost are calls that the watchdog gave up and that may still come back.
+	lost map[types.UID][]*flight
 }
 
 // NewFlights returns an empty set.
 func NewFlights(executor Executor, clock clock.WithDelayedExecution, wake func(types.NamespacedName)) *Flights {
-	return &Flights{executor: executor, clock: clock, wake: wake, grace: effectGrace, byRun: map[types.UID][]*flight{}}
+	return &Flights{executor: executor, clock: clock, wake: wake, grace: effectGrace, byRun: map[types.UID][]*flight{}, lost: map[types.UID][]*flight{}}
 }
 
 // start puts a flight in the air. Work fills in what came of it.
@@ -90,14 +93,14 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 	f.byRun[uid] = append(f.byRun[uid], entry)
 	f.mu.Unlock()
 	watchdog := f.clock.AfterFunc(timeout+watchdogMargin, func() {
-		f.executor.Go(func() { f.land(key, entry, hung(entry)) })
+		f.executor.Go(func() { f.giveUp(uid, key, entry) })
 	})
 	f.executor.Go(func() {
 		defer cancel()
 		landed := &flight{call: entry.call, asked: entry.asked}
 		landed.fly(ctx, work)
 		watchdog.Stop()
-		f.land(key, entry, landed)
+		f.land(uid, key, entry, landed)
 	})
 }
 
@@ -105,18 +108,55 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 // that does not come back then has broken its promise, and its run must not hang on it.
 const watchdogMargin = 10 * time.Second
 
-// land records what came of a flight, once, and wakes its run.
-func (f *Flights) land(key types.NamespacedName, entry, landed *flight) {
+// land records what came of a flight and wakes its run. What comes back after it was given
+// up is kept beside what was said of it then: it may still say what became of an effect.
+func (f *Flights) land(uid types.UID, key types.NamespacedName, entry, landed *flight) {
+	f.mu.Lock()
+	if entry.done {
+		if !f.found(uid, entry) || landed.outcome.Effect == tool.EffectUnknown || canary.Is(canary.LateDropped) {
+			f.mu.Unlock()
+			return
+		}
+		entry = &flight{call: entry.call, attempt: entry.attempt, epoch: entry.epoch, effectful: true, cancel: entry.cancel, started: entry.started}
+		f.byRun[uid] = append(f.byRun[uid], entry)
+	}
+	f.fill(entry, landed)
+	f.mu.Unlock()
+	f.wake(key)
+}
+
+// giveUp lands a flight that does not come back.
+func (f *Flights) giveUp(uid types.UID, key types.NamespacedName, entry *flight) {
 	f.mu.Lock()
 	if entry.done {
 		f.mu.Unlock()
 		return
 	}
+	if entry.effectful {
+		f.lost[uid] = append(f.lost[uid], entry)
+	}
+	f.fill(entry, hung(entry))
+	f.mu.Unlock()
+	f.wake(key)
+}
+
+func (f *Flights) fill(entry, landed *flight) {
 	entry.reply, entry.failure, entry.outcome = landed.reply, landed.failure, landed.outcome
 	entry.configuration, entry.found = landed.configuration, landed.found
 	entry.duration, entry.done = f.clock.Since(entry.started), true
-	f.mu.Unlock()
-	f.wake(key)
+}
+
+// found takes a flight off the list of those that were given up, and says whether it was
+// on it.
+func (f *Flights) found(uid types.UID, entry *flight) bool {
+	i := slices.Index(f.lost[uid], entry)
+	if i < 0 {
+		return false
+	}
+	if f.lost[uid] = slices.Delete(f.lost[uid], i, i+1); len(f.lost[uid]) == 0 {
+		delete(f.lost, uid)
+	}
+	return true
 }
 
 // hung is what is known of a flight that does not come back.
@@ -265,10 +305,18 @@ func (f *Flights) stopRepeatable() {
 	}
 }
 
-// drop stops a run that is gone and forgets it.
+// drop stops what a run has under way. What was given up may still come back.
 func (f *Flights) drop(uid types.UID) {
 	f.stop(uid)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.byRun, uid)
+}
+
+// forget drops a run of which nothing is wanted any more.
+func (f *Flights) forget(uid types.UID) {
+	f.drop(uid)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.lost, uid)
 }

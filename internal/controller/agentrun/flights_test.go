@@ -147,20 +147,67 @@ func TestAPanicIsAnOutcome(t *testing.T) {
 }
 
 // TestAFlightThatHangsIsLanded checks that a run does not wait for ever for an adapter
-// that ignores its deadline.
+// that ignores its deadline, and that what it says after all of an effect is kept.
 func TestAFlightThatHangsIsLanded(t *testing.T) {
+	for name, test := range map[string]struct {
+		entry flight
+		says  tool.Outcome
+		late  bool
+	}{
+		"a call that took effect":            {flight{call: "c1", attempt: 2, epoch: 7, effectful: true}, tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted}, true},
+		"a call that did not":                {flight{call: "c1", attempt: 2, epoch: 7, effectful: true}, tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected}, true},
+		"a call of which nobody knows still": {flight{call: "c1", effectful: true}, tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown}, false},
+		"a call without effect":              {flight{call: "c1"}, tool.Outcome{Class: tool.ClassOK}, false},
+		"a request to the model":             {flight{asked: &run.Asked{}}, tool.Outcome{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, executor, clock, woken := newFlights(t)
+			f.start("uid", flightKey, &test.entry, time.Minute, func(_ context.Context, landed *flight) { landed.outcome = test.says })
+			hangs := executor.pending
+			executor.pending = nil
+			clock.Step(time.Minute + watchdogMargin)
+			executor.run()
+			given := f.landed("uid")
+			if len(given) != 1 || given[0].outcome.Effect != tool.EffectUnknown || *woken != 1 {
+				t.Fatalf("landed %+v, woken %d times", given, *woken)
+			}
+			f.settle("uid", given)
+			f.drop("uid")
+			executor.pending = hangs
+			executor.run()
+			landed := f.landed("uid")
+			if !test.late {
+				if *woken != 1 || len(landed) != 0 {
+					t.Errorf("woken %d times, landed %v", *woken, landed)
+				}
+				return
+			}
+			if *woken != 2 || len(landed) != 1 {
+				t.Fatalf("woken %d times, landed %v", *woken, landed)
+			}
+			late := landed[0]
+			if late.call != "c1" || late.attempt != 2 || late.epoch != 7 || late.outcome.Effect != test.says.Effect {
+				t.Errorf("landed %+v", late)
+			}
+			f.stop("uid")
+		})
+	}
+}
+
+// TestWhatIsForgottenDoesNotComeBack checks that nothing is kept of a run that is gone.
+func TestWhatIsForgottenDoesNotComeBack(t *testing.T) {
 	f, executor, clock, woken := newFlights(t)
-	f.start("uid", flightKey, &flight{call: "c1"}, time.Minute, func(context.Context, *flight) {})
+	f.start("uid", flightKey, &flight{call: "c1", effectful: true}, time.Minute, func(_ context.Context, landed *flight) {
+		landed.outcome = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted}
+	})
 	hangs := executor.pending
 	executor.pending = nil
 	clock.Step(time.Minute + watchdogMargin)
 	executor.run()
-	if landed := f.landed("uid"); len(landed) != 1 || landed[0].outcome.Effect != tool.EffectUnknown || *woken != 1 {
-		t.Errorf("landed %+v, woken %d times", landed, *woken)
-	}
+	f.forget("uid")
 	executor.pending = hangs
 	executor.run()
-	if *woken != 1 || len(f.landed("uid")) != 1 {
-		t.Errorf("woken %d times", *woken)
+	if *woken != 1 || len(f.landed("uid")) != 0 || len(f.lost) != 0 {
+		t.Errorf("woken %d times, landed %v, lost %v", *woken, f.landed("uid"), f.lost)
 	}
 }

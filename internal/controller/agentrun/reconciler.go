@@ -111,6 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if apierrors.IsNotFound(err) {
 			if uid, known := r.memory.lookup(request.NamespacedName); known {
 				r.abandon(uid)
+				r.flights.forget(uid)
 			}
 			return ctrl.Result{}, nil
 		}
@@ -118,8 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if old, replaced := r.memory.learn(request.NamespacedName, object.UID); replaced {
 		r.abandon(old)
+		r.flights.forget(old)
 	}
-	if nothingLeft(object) {
+	if nothingLeft(object) && (endedInStatusAlone(object) || len(r.flights.landed(object.UID)) == 0) {
 		return r.leave(ctx, object)
 	}
 	if entitled, again := r.entitled(object); !entitled {
@@ -390,7 +392,7 @@ func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, ref
 	return ctrl.Result{RequeueAfter: min(max(lasted/2, minRefusalWait), maxRefusalWait)}, nil
 }
 
-// abandon forgets a run that is gone or needs nothing more.
+// abandon lets a run out of hand that is gone or needs nothing more.
 func (r *Reconciler) abandon(uid types.UID) {
 	r.flights.drop(uid)
 	r.memory.forget(uid)

@@ -45,6 +45,8 @@ type bench struct {
 	events   *events.FakeRecorder
 	// calls counts the requests of the only tool, log.write.
 	calls atomic.Int32
+	// answer, where set, is awaited by the tool before it answers.
+	answer chan struct{}
 	// fault decides about each write of a ConfigMap; nil lets it be.
 	fault func(segment *corev1.ConfigMap) fault
 }
@@ -65,7 +67,11 @@ func newBench(t *testing.T, script ...v1alpha1.ScriptStep) *bench {
 	t.Helper()
 	b := &bench{t: t, executor: &stepper{}, clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), events: events.NewFakeRecorder(100)}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, "%d", b.calls.Add(1))
+		n := b.calls.Add(1)
+		if b.answer != nil {
+			<-b.answer
+		}
+		_, _ = fmt.Fprintf(w, "%d", n)
 	}))
 	t.Cleanup(service.Close)
 	scheme := runtime.NewScheme()

@@ -44,11 +44,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		For(&v1alpha1.AgentRun{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, released,
 		))).
+		Watches(&v1alpha1.AgentRun{}, handler.Funcs{DeleteFunc: r.deleted}).
 		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
 		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
 		WatchesRawSource(source.Func(r.Listen)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
+}
+
+// deleted hears of runs that are gone. What is to be done about their names the run's own
+// watch knows.
+func (r *Reconciler) deleted(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if object, ok := e.Object.(*v1alpha1.AgentRun); ok {
+		r.Gone(object)
+	}
 }
 
 // released lets through the one change of status that other workers wait for: the owner

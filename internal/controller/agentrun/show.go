@@ -147,6 +147,7 @@ func (r *Reconciler) lastKnown(ctx context.Context, object *v1alpha1.AgentRun) (
 // that status carries alone.
 func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string) (ctrl.Result, error) {
 	r.abandon(object.UID)
+	r.flights.forget(object.UID)
 	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem}
 	facts.State, _ = r.lastKnown(ctx, object)
 	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
