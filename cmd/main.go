@@ -41,6 +41,7 @@ type options struct {
 	workerName, namespace        string
 	leaseDuration                time.Duration
 	maxConcurrentTurns, workers  int
+	maxTurnsPerNamespace         int
 	journalRefusalTimeout        time.Duration
 	shutdownGrace, deletionGrace time.Duration
 }
@@ -54,6 +55,7 @@ func main() {
 	flag.StringVar(&o.namespace, "namespace", namespace(), "Namespace of the worker Leases. Default: POD_NAMESPACE, then pawl-system.")
 	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second, "How long a replica that stopped renewing is waited for; at least 2s.")
 	flag.IntVar(&o.maxConcurrentTurns, "max-concurrent-turns", 500, "How many model requests this process has under way at once; the others wait.")
+	flag.IntVar(&o.maxTurnsPerNamespace, "max-concurrent-turns-per-namespace", 0, "How many of them for the runs of one namespace, so that no namespace takes all. Default: four fifths of --max-concurrent-turns.")
 	flag.IntVar(&o.workers, "workers", 8, "How many runs are reconciled at the same time. Waiting for models and tools takes none.")
 	flag.DurationVar(&o.journalRefusalTimeout, "journal-refusal-timeout", 10*time.Minute, "How long the API server may refuse a run's journal before the run ends as CheckpointFailed.")
 	flag.DurationVar(&o.shutdownGrace, "shutdown-grace", 40*time.Second, "How long what is in flight may take to end once this process is asked to stop.")
@@ -154,7 +156,8 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
 		Recorder: mgr.GetEventRecorder("pawl"),
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
-		MaxConcurrentTurns: o.maxConcurrentTurns, JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
+		MaxConcurrentTurns: o.maxConcurrentTurns, MaxConcurrentTurnsPerNamespace: o.maxTurnsPerNamespace,
+		JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
 		Clients: agentrun.NewAdapters(mgr.GetClient()),
 	})
 	if err := mgr.Add(members); err != nil {

@@ -86,8 +86,26 @@ func Genesis(uid string) string {
 	return strictjson.Digest([]byte("pawl.run/journal/v1\n" + uid))
 }
 
+// NewerError is an event in a format that only later builds read. Its journal is not
+// broken: a newer replica, which began to write it, goes on with it.
+type NewerError struct {
+	// Version of the event.
+	Version int
+}
+
+// Error implements error.
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("the event has format version %d: this build reads version %d", e.Version, Version)
+}
+
 // Decode reads one stored event. It checks form only; Apply checks the chain.
 func Decode(data []byte) (Event, error) {
+	var format struct {
+		V int `json:"v"`
+	}
+	if json.Unmarshal(data, &format) == nil && format.V > Version {
+		return Event{}, &NewerError{Version: format.V}
+	}
 	var event Event
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()

@@ -98,7 +98,7 @@ const fullRetry = 250 * time.Millisecond
 
 // ask puts a request to the model in the air, or changes the step to one that waits.
 func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
-	if r.limit > 0 && r.flights.requests() >= r.limit {
+	if !r.flights.free(r.limit, object.Namespace) {
 		*step = run.Step{Kind: run.Await, Waiting: string(v1alpha1.ReasonRunning), Until: r.clock.Now().Add(fullRetry)}
 		return true, r.flush(ctx, object, s)
 	}

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
+	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/worker"
 )
@@ -122,4 +124,20 @@ func (r *Reconciler) correctHint(ctx context.Context, object *v1alpha1.AgentRun,
 		return nil
 	}
 	return r.show(ctx, object, s, run.Step{})
+}
+
+// leaveToNewer leaves a run alone whose journal a later build wrote: while replicas are
+// replaced, the new ones go on with it. A deleted run must not wait for ones that never come.
+func (r *Reconciler) leaveToNewer(ctx context.Context, object *v1alpha1.AgentRun, newer *journal.NewerError) (ctrl.Result, error) {
+	again := lookInterval + jitter(object.UID)
+	if deleted := object.DeletionTimestamp; !deleted.IsZero() {
+		left := deleted.Add(r.deletionGrace).Sub(r.clock.Now())
+		if left <= 0 {
+			r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and no replica that reads its journal settled it: %s", newer)
+			return r.letGoOfDeleted(ctx, object, nil)
+		}
+		again = min(again, left)
+	}
+	r.recorder.Eventf(object, nil, eventWarning, "JournalTooNew", "Read", "the run is left to newer replicas: %s", newer)
+	return ctrl.Result{RequeueAfter: again}, nil
 }

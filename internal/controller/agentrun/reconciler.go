@@ -50,8 +50,10 @@ type Options struct {
 	Executor Executor
 	// Members says which workers there are, this one included.
 	Members Membership
-	// MaxConcurrentTurns bounds what is in flight in this process at once.
-	MaxConcurrentTurns int
+	// MaxConcurrentTurns bounds how many requests to models this process has in flight at
+	// once, and MaxConcurrentTurnsPerNamespace how many of them for the runs of one
+	// namespace; zero for four fifths of all.
+	MaxConcurrentTurns, MaxConcurrentTurnsPerNamespace int
 	// JournalRefusalTimeout is how long the API server may refuse a run's journal
 	// before the run ends as CheckpointFailed.
 	JournalRefusalTimeout time.Duration
@@ -77,7 +79,7 @@ type Reconciler struct {
 	flights        *Flights
 	refusalTimeout time.Duration
 	deletionGrace  time.Duration
-	limit          int
+	limit          places
 
 	wakeups  wakeups
 	memory   memory
@@ -90,7 +92,8 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
-		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout, limit: o.MaxConcurrentTurns,
+		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
+		limit:         places{o.MaxConcurrentTurns, cmp.Or(o.MaxConcurrentTurnsPerNamespace, max(o.MaxConcurrentTurns*4/5, 1))},
 		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
@@ -362,6 +365,10 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 	var refused *store.RefusedError
 	if errors.As(err, &refused) {
 		return r.refused(ctx, object, refused)
+	}
+	var newer *journal.NewerError
+	if errors.As(err, &newer) {
+		return r.leaveToNewer(ctx, object, newer)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// The race for the next place is lost: fold again.

@@ -452,7 +452,7 @@ func TestARunThatIsGone(t *testing.T) {
 
 func TestNoMoreRequestsThanAllowed(t *testing.T) {
 	b := newBench(t, final())
-	b.r.limit = 1
+	b.r.limit = places{1, 1}
 	b.r.flights.start("other", flightKey, &flight{asked: &run.Asked{}}, 0, func(context.Context, *flight) {})
 	other := b.executor.pending
 	b.executor.pending = nil

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // session is a run that this worker has in hand: its journal as last read or written
@@ -67,15 +68,34 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 		place := store.SegmentName(string(object.UID), log.Segments())
 		return nil, &store.CorruptError{Place: place, Problem: err.Error()}
 	}
-	if known := mark.Status.Journal; known != nil && state.Events < known.Events && !canary.Is(canary.EmptyFold) {
-		return nil, &store.CorruptError{
-			Place:   store.SegmentName(string(object.UID), log.Segments()+1),
-			Problem: fmt.Sprintf("the journal ends at event %d, but %d were recorded in status", state.Events, known.Events),
-		}
+	if err := checkMark(mark, log, records); err != nil {
+		return nil, err
 	}
 	s := &session{uid: object.UID, key: client.ObjectKeyFromObject(object), log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
 	r.memory.hold(s)
 	return s, nil
+}
+
+// checkMark compares a journal with what status has seen of it: a chain shows what was
+// changed inside it, but not that its end was cut off or written anew.
+func checkMark(mark *v1alpha1.AgentRun, log *store.Log, records []journal.Record) error {
+	known := mark.Status.Journal
+	if known == nil || known.Events < 1 || canary.Is(canary.EmptyFold) {
+		return nil
+	}
+	if n := int64(len(records)); n < known.Events {
+		return &store.CorruptError{
+			Place:   store.SegmentName(string(mark.UID), log.Segments()+1),
+			Problem: fmt.Sprintf("the journal ends at event %d, but %d were recorded in status", n, known.Events),
+		}
+	}
+	if strictjson.Digest(records[known.Events-1].Bytes) != known.Head {
+		return &store.CorruptError{
+			Place:   store.SegmentName(string(mark.UID), log.Segments()),
+			Problem: fmt.Sprintf("event %d is not the one that was recorded in status", known.Events),
+		}
+	}
+	return nil
 }
 
 // active is the time spent working so far, this moment included.

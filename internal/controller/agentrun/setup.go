@@ -6,10 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -109,6 +111,9 @@ func (r *Reconciler) runsOf(index string) handler.MapFunc {
 	}
 }
 
+// heartbeatPriority is above that of every run.
+const heartbeatPriority = 1000
+
 // wakeups hands what has landed to the controller's queue.
 type wakeups struct {
 	mu    sync.Mutex
@@ -134,6 +139,13 @@ func (w *wakeups) wake(key types.NamespacedName) bool {
 	if w.queue == nil {
 		return false
 	}
-	w.queue.Add(reconcile.Request{NamespacedName: key})
+	request := reconcile.Request{NamespacedName: key}
+	if queue, ok := w.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok && request == heartbeatRequest {
+		// It shows that the queue moves, not that it is short: with a thousand runs before it
+		// it would come back when the lease has run out.
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(heartbeatPriority)}, request)
+		return true
+	}
+	w.queue.Add(request)
 	return true
 }

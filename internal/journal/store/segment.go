@@ -72,6 +72,10 @@ func parseSegment(run *v1alpha1.AgentRun, segment *corev1.ConfigMap, after int64
 			return nil, &CorruptError{Place: place, Problem: "the event is missing"}
 		}
 		event, err := journal.Decode([]byte(data))
+		var newer *journal.NewerError
+		if errors.As(err, &newer) {
+			return nil, fmt.Errorf("journal %s: %w", place, newer)
+		}
 		if err != nil {
 			return nil, &CorruptError{Place: place, Problem: "the event can't be read"}
 		}
