@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/scripted"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -105,6 +106,8 @@ func newModelClient(provider string, config wire.Config) (model.Client, error) {
 	switch v1alpha1.Provider(provider) {
 	case v1alpha1.ProviderOpenAI:
 		return openai.New(config)
+	case v1alpha1.ProviderGemini:
+		return gemini.New(config)
 	default:
 		return nil, fmt.Errorf("this operator has no adapter for provider %s: upgrade it", provider)
 	}

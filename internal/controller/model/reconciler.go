@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/controller/ready"
 	"github.com/pawl-run/pawl/internal/expression"
+	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 )
 
@@ -72,6 +73,7 @@ func Problems(spec v1alpha1.ModelSpec) []string {
 
 // checkParameters is how each provider's adapter judges parameters.
 var checkParameters = map[v1alpha1.Provider]func(json.RawMessage) error{
+	v1alpha1.ProviderGemini: gemini.CheckParameters,
 	v1alpha1.ProviderOpenAI: openai.CheckParameters,
 }
 
