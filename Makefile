@@ -112,7 +112,7 @@ test-integration: kubernetes ## Run the tests against the real control plane.
 	go test -timeout 9m -v $(TELLING) | grep -v '^=== '
 
 # Suites that say what they replayed or why they skip it.
-TELLING = github.com/pawl-run/pawl/test/wire github.com/pawl-run/pawl/test/mcp
+TELLING = $(addprefix github.com/pawl-run/pawl/test/,wire mcp aimock)
 
 # Seeds of the simulator, and schedules of each cell of the crash matrix.
 SEEDS ?= 500

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/test/npm"
 	"github.com/pawl-run/pawl/test/runs"
 )
 
@@ -178,5 +179,5 @@ var _ = Describe("A run with the server of the npm package server-everything", f
 	It("lists, calls, is denied and asks, and survives the loss of its session", func(ctx SpecContext) {
 		s := newNodeServer(ctx)
 		expectScenario(ctx, s, s.URL+"/mcp", node, true)
-	}, NodeTimeout(installTimeout))
+	}, NodeTimeout(npm.InstallTimeout))
 })

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/pawl-run/pawl/test/npm"
 	toolserver "github.com/pawl-run/pawl/test/toolserver/tools"
 )
 
@@ -56,7 +57,7 @@ type nodeServer struct {
 
 func newNodeServer(ctx context.Context) *nodeServer {
 	GinkgoHelper()
-	script, err := everything(ctx)
+	script, err := npm.Script(ctx, "npm", "mcp", "@modelcontextprotocol/server-everything/dist/index.js")
 	if err != nil {
 		Skip("the MCP server of the npm package server-everything can't be had here: " + err.Error())
 	}

@@ -1,4 +1,6 @@
-package mcp
+// Package npm gives tests the npm packages that they run, pinned by a lock file and
+// installed once.
+package npm
 
 import (
 	"context"
@@ -14,21 +16,19 @@ import (
 	"github.com/pawl-run/pawl/test/controlplane"
 )
 
-// everythingScript is the server's entry inside an installation.
-const everythingScript = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+// InstallTimeout bounds npm, whose registry may be out of reach.
+const InstallTimeout = 2 * time.Minute
 
-// installTimeout bounds npm, whose registry may be out of reach.
-const installTimeout = 2 * time.Minute
-
-// everything gives the script of the Node server, installed once for each content of
-// npm/package-lock.json. The error says why it can't be had here.
-func everything(ctx context.Context) (string, error) {
+// Script gives the path of a script that belongs to what the package-lock.json in folder
+// names. It is installed once for each content of that file, under a name, in the cache of
+// development programs. The error says why it can't be had here.
+func Script(ctx context.Context, folder, name, script string) (string, error) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return "", fmt.Errorf("%s is not installed", program)
 		}
 	}
-	lock, err := os.ReadFile(filepath.Join("npm", "package-lock.json"))
+	lock, err := os.ReadFile(filepath.Join(folder, "package-lock.json"))
 	if err != nil {
 		return "", err
 	}
@@ -37,18 +37,18 @@ func everything(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	home := filepath.Join(dir, "npm", "mcp-"+hex.EncodeToString(sum[:8]))
-	script := filepath.Join(home, everythingScript)
-	if _, err := os.Stat(script); err == nil {
-		return script, nil
+	home := filepath.Join(dir, "npm", name+"-"+hex.EncodeToString(sum[:8]))
+	path := filepath.Join(home, "node_modules", script)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	if err := install(ctx, home); err != nil {
+	if err := install(ctx, folder, home, path); err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(script); err != nil {
-		return "", fmt.Errorf("the installed package has no %s", everythingScript)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the installed package has no %s", script)
 	}
-	return script, nil
+	return path, nil
 }
 
 // cacheDir is where the development programs are cached: PAWL_BIN_CACHE, or the user's
@@ -70,10 +70,10 @@ func cacheDir() (string, error) {
 	return dir, nil
 }
 
-// install lets npm fetch what the lock file names into a new folder, and moves that into
-// place when it is complete.
-func install(ctx context.Context, home string) error {
-	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+// install lets npm fetch what the lock file names into a new folder, and moves that to
+// home when it is complete.
+func install(ctx context.Context, folder, home, script string) error {
+	ctx, cancel := context.WithTimeout(ctx, InstallTimeout)
 	defer cancel()
 	if err := os.MkdirAll(filepath.Dir(home), 0o755); err != nil {
 		return err
@@ -84,7 +84,7 @@ func install(ctx context.Context, home string) error {
 	}
 	defer func() { _ = os.RemoveAll(part) }()
 	for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
-		data, err := os.ReadFile(filepath.Join("npm", name))
+		data, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func install(ctx context.Context, home string) error {
 		return fmt.Errorf("npm ci: %w: %.500s", err, strings.TrimSpace(string(output)))
 	}
 	if err := os.Rename(part, home); err != nil {
-		if _, there := os.Stat(filepath.Join(home, everythingScript)); there == nil {
+		if _, there := os.Stat(script); there == nil {
 			return nil // another suite was faster
 		}
 		return err
