@@ -104,6 +104,7 @@ type ToolServer struct {
 }
 
 // MCPServer is a Model Context Protocol server over streamable HTTP.
+// +kubebuilder:validation:XValidation:rule="!has(self.oauth) || !has(self.headersFrom) || self.headersFrom.all(h, h.name.lowerAscii() != 'authorization')",message="oauth sets the header Authorization: take it out of headersFrom"
 type MCPServer struct {
 	// url of the MCP endpoint.
 	// +required
@@ -119,6 +120,10 @@ type MCPServer struct {
 	// +kubebuilder:validation:MaxItems=16
 	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
 
+	// oauth gets access tokens for every request from an authorization server.
+	// +optional
+	OAuth *OAuthClient `json:"oauth,omitempty"`
+
 	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
 	// which are trusted instead of the system's for this server.
 	// +optional
@@ -126,6 +131,7 @@ type MCPServer struct {
 }
 
 // HTTPServer is a service that answers POST <url>/<tool>.
+// +kubebuilder:validation:XValidation:rule="!has(self.oauth) || !has(self.headersFrom) || self.headersFrom.all(h, h.name.lowerAscii() != 'authorization')",message="oauth sets the header Authorization: take it out of headersFrom"
 type HTTPServer struct {
 	// url that "/<tool>" is appended to.
 	// +required
@@ -140,6 +146,10 @@ type HTTPServer struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
+
+	// oauth gets access tokens for every request from an authorization server.
+	// +optional
+	OAuth *OAuthClient `json:"oauth,omitempty"`
 
 	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
 	// which are trusted instead of the system's for this server.
@@ -279,6 +289,7 @@ type EffectReconcile struct {
 }
 
 // EffectService is an HTTP service that knows what became of effects.
+// +kubebuilder:validation:XValidation:rule="!has(self.oauth) || !has(self.headersFrom) || self.headersFrom.all(h, h.name.lowerAscii() != 'authorization')",message="oauth sets the header Authorization: take it out of headersFrom"
 type EffectService struct {
 	// url that "/<effect key>" is appended to.
 	// +required
@@ -293,6 +304,10 @@ type EffectService struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	HeadersFrom []HeaderFromSecret `json:"headersFrom,omitempty"`
+
+	// oauth gets access tokens for every request from an authorization server.
+	// +optional
+	OAuth *OAuthClient `json:"oauth,omitempty"`
 
 	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
 	// which are trusted instead of the system's for this service.

@@ -160,6 +160,26 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("what follows a denial that can't come", "spec.rules[0]", "onDeny belongs to action Deny; for Ask set approval.onDeny", change{"spec.rules[0].onDeny", "End"}),
 	)
 
+	const (
+		tokenURL = "tokenURL must be an absolute http or https URL without user or fragment"
+		scope    = "a scope is printable ASCII without spaces, quotes and backslashes"
+		twice    = "oauth sets the header Authorization: take it out of headersFrom"
+	)
+	for _, at := range []string{"spec.servers[0].mcp", "spec.servers[1].http", "spec.tools[1].reconcile.http"} {
+		DescribeTable("of OAuth in "+at, refuse("toolpolicies", "toolpolicy"),
+			Entry("another Authorization", at, twice, change{at + ".headersFrom[0].name", "authorization"}),
+			Entry("a token endpoint with a user", at+".oauth.tokenURL", tokenURL, change{at + ".oauth.tokenURL", "https://me@id.internal/token"}),
+			Entry("a token endpoint of another scheme", at+".oauth.tokenURL", tokenURL, change{at + ".oauth.tokenURL", "ftp://id.internal/token"}),
+			Entry("a client id's Secret", at+".oauth.clientIDSecretRef.name", objectName, change{at + ".oauth.clientIDSecretRef.name", "O"}),
+			Entry("a client id's key", at+".oauth.clientIDSecretRef.key", keyName, change{at + ".oauth.clientIDSecretRef.key", "a b"}),
+			Entry("a client secret's Secret", at+".oauth.clientSecretSecretRef.name", objectName, change{at + ".oauth.clientSecretSecretRef.name", "O"}),
+			Entry("a client secret's key", at+".oauth.clientSecretSecretRef.key", keyName, change{at + ".oauth.clientSecretSecretRef.key", "a b"}),
+			Entry("a scope with a space", at+".oauth.scopes[1]", scope, change{at + ".oauth.scopes[1]", "a b"}),
+			Entry("certificates", at+".oauth.caBundleConfigMapRef.name", objectName, change{at + ".oauth.caBundleConfigMapRef.name", "-ca"}),
+			Entry("certificates' key", at+".oauth.caBundleConfigMapRef.key", keyName, change{at + ".oauth.caBundleConfigMapRef.key", "a:b"}),
+		)
+	}
+
 	It("are all broken above", func() {
 		for _, plural := range []string{"agentruns", "models", "toolpolicies"} {
 			for _, rule := range rulesOf(plural, ptr.To(definition(plural).Properties["spec"]), "spec") {

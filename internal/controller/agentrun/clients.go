@@ -2,12 +2,9 @@ package agentrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,10 +14,8 @@ import (
 	"github.com/pawl-run/pawl/internal/tool"
 	httptool "github.com/pawl-run/pawl/internal/tool/http"
 	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
-
-// secretTimeout bounds one read of a Secret on behalf of a request under way.
-const secretTimeout = 10 * time.Second
 
 // Clients builds what talks to models, tools and effect services.
 type Clients interface {
@@ -51,6 +46,7 @@ type EffectService interface {
 type Adapters struct {
 	reader client.Reader
 	models *modelCache
+	tokens *transport.Tokens
 }
 
 var _ Clients = (*Adapters)(nil)
@@ -58,13 +54,8 @@ var _ Clients = (*Adapters)(nil)
 // NewAdapters returns Adapters that read Models and ToolPolicies through the reader, and
 // ConfigMaps and Secrets live through it.
 func NewAdapters(reader client.Reader) *Adapters {
-	return &Adapters{reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}}
+	return &Adapters{reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}, tokens: transport.NewTokens(time.Now)}
 }
-
-// missingError says what has to exist before a request can be made.
-type missingError struct{ text string }
-
-func (e *missingError) Error() string { return e.text }
 
 // Tool implements Clients.
 func (c *Adapters) Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error) {
@@ -102,130 +93,25 @@ func (c *Adapters) Effects(ctx context.Context, namespace string, policies []str
 			}
 		}
 	}
-	bundle, err := c.caBundle(ctx, namespace, service.CABundleConfigMapRef)
+	reached, err := c.connection(ctx, namespace, settings{service.HeadersFrom, service.OAuth, service.CABundleConfigMapRef})
 	if err != nil {
 		return nil, err
 	}
-	return httptool.NewEffects(httptool.Options{URL: service.URL, Headers: c.headers(namespace, service.HeadersFrom), CABundle: bundle})
+	return httptool.NewEffects(httptool.Options{URL: service.URL, Connection: reached})
 }
 
 // Server implements Clients.
 func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
-	if declared.MCP != nil {
-		bundle, err := c.caBundle(ctx, namespace, declared.MCP.CABundleConfigMapRef)
-		if err != nil {
-			return nil, err
-		}
-		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Headers: c.headers(namespace, declared.MCP.HeadersFrom), CABundle: bundle})
-	}
-	bundle, err := c.caBundle(ctx, namespace, declared.HTTP.CABundleConfigMapRef)
+	reached, err := c.connection(ctx, namespace, settingsOf(declared))
 	if err != nil {
 		return nil, err
+	}
+	if declared.MCP != nil {
+		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Connection: reached})
 	}
 	var tools []tool.Definition
 	for _, t := range declared.HTTP.Tools {
 		tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
 	}
-	return httptool.New(httptool.Options{URL: declared.HTTP.URL, Tools: tools, Headers: c.headers(namespace, declared.HTTP.HeadersFrom), CABundle: bundle})
-}
-
-// headers reads the Secrets behind a server's headers each time it is asked.
-func (c *Adapters) headers(namespace string, from []v1alpha1.HeaderFromSecret) func() (http.Header, error) {
-	return func() (http.Header, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
-		defer cancel()
-		header := http.Header{}
-		for _, h := range from {
-			value, err := c.secret(ctx, namespace, h.SecretKeyRef)
-			if err != nil {
-				return nil, err
-			}
-			header.Set(h.Name, value)
-		}
-		return header, nil
-	}
-}
-
-// Missing implements Clients: it looks for the Secrets and CA bundles.
-func (c *Adapters) Missing(ctx context.Context, namespace string, m *v1alpha1.Model, servers []v1alpha1.ToolServer) (string, error) {
-	var keys []v1alpha1.KeyReference
-	var bundles []*v1alpha1.KeyReference
-	if m.Spec.CredentialsSecretRef != nil {
-		keys = append(keys, *m.Spec.CredentialsSecretRef)
-	}
-	bundles = append(bundles, m.Spec.CABundleConfigMapRef)
-	for _, declared := range servers {
-		for _, h := range headersOf(declared) {
-			keys = append(keys, h.SecretKeyRef)
-		}
-		if declared.MCP != nil {
-			bundles = append(bundles, declared.MCP.CABundleConfigMapRef)
-		} else {
-			bundles = append(bundles, declared.HTTP.CABundleConfigMapRef)
-		}
-	}
-	for _, key := range keys {
-		if _, err := c.secret(ctx, namespace, key); err != nil {
-			return missingText(err)
-		}
-	}
-	for _, bundle := range bundles {
-		if _, err := c.caBundle(ctx, namespace, bundle); err != nil {
-			return missingText(err)
-		}
-	}
-	return "", nil
-}
-
-func headersOf(declared v1alpha1.ToolServer) []v1alpha1.HeaderFromSecret {
-	if declared.MCP != nil {
-		return declared.MCP.HeadersFrom
-	}
-	return declared.HTTP.HeadersFrom
-}
-
-func missingText(err error) (string, error) {
-	var missing *missingError
-	if errors.As(err, &missing) {
-		return missing.text, nil
-	}
-	return "", err
-}
-
-// secret reads one key. Its errors name the Secret and the key, never the value.
-func (c *Adapters) secret(ctx context.Context, namespace string, ref v1alpha1.KeyReference) (string, error) {
-	found := &corev1.Secret{}
-	err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", &missingError{fmt.Sprintf("Secret %s does not exist", ref.Name)}
-	case apierrors.IsForbidden(err):
-		return "", &missingError{fmt.Sprintf("Secret %s may not be read by the operator", ref.Name)}
-	case err != nil:
-		return "", fmt.Errorf("reading Secret %s: %w", ref.Name, err)
-	}
-	value, ok := found.Data[ref.Key]
-	if !ok || len(value) == 0 {
-		return "", &missingError{fmt.Sprintf("Secret %s has no key %s", ref.Name, ref.Key)}
-	}
-	return string(value), nil
-}
-
-func (c *Adapters) caBundle(ctx context.Context, namespace string, ref *v1alpha1.KeyReference) ([]byte, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	found := &corev1.ConfigMap{}
-	err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &missingError{fmt.Sprintf("ConfigMap %s does not exist", ref.Name)}
-	case err != nil:
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
-	}
-	value, ok := found.Data[ref.Key]
-	if !ok {
-		return nil, &missingError{fmt.Sprintf("ConfigMap %s has no key %s", ref.Name, ref.Key)}
-	}
-	return []byte(value), nil
+	return httptool.New(httptool.Options{URL: declared.HTTP.URL, Tools: tools, Connection: reached})
 }

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -37,10 +38,8 @@ type Options struct {
 	URL string
 	// Tools that the service has.
 	Tools []tool.Definition
-	// Headers gives the configured headers, asked for every request.
-	Headers func() (http.Header, error)
-	// CABundle holds PEM certificates trusted instead of the system's.
-	CABundle []byte
+	// Connection says with what credentials and trust the service is reached.
+	Connection transport.Options
 }
 
 // Server is one HTTP service with tools.
@@ -68,7 +67,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("tool name %.80q: use letters, digits, _ and -", t.Name)
 		}
 	}
-	client, err := transport.New(transport.Options{Headers: o.Headers, CABundle: o.CABundle})
+	client, err := transport.New(o.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
 		return transport.Failed(ctx, call, sending, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	out := s.understand(ctx, call, resp)
+	out := s.understand(ctx, call, sending, resp)
 	out.Receipt = transport.Receipt(resp.Header)
 	return out
 }
@@ -130,6 +129,7 @@ func (s *Server) request(ctx context.Context, call tool.Call) (*http.Request, er
 	if call.EffectKey != "" {
 		header["Idempotency-Key"] = call.EffectKey
 	}
+	maps.Copy(header, transport.Trace(ctx))
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
@@ -137,7 +137,7 @@ func (s *Server) request(ctx context.Context, call tool.Call) (*http.Request, er
 }
 
 // understand reads the answer to its end or its bound.
-func (s *Server) understand(ctx context.Context, call tool.Call, resp *http.Response) tool.Outcome {
+func (s *Server) understand(ctx context.Context, call tool.Call, sending *transport.Sending, resp *http.Response) tool.Outcome {
 	code := resp.StatusCode
 	if code == http.StatusAccepted {
 		return tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable, Message: "the service accepted the call and will answer later (HTTP 202), which is not supported; nobody knows whether the call took effect"}
@@ -147,7 +147,7 @@ func (s *Server) understand(ctx context.Context, call tool.Call, resp *http.Resp
 		if err != nil {
 			value = transport.Value{} // the status stands, whatever was to explain it
 		}
-		return transport.Status(call, resp, value)
+		return transport.Status(call, sending, resp, value)
 	}
 	if err != nil {
 		return transport.Lost(ctx, call, err)

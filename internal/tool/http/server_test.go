@@ -62,13 +62,13 @@ func TestRequest(t *testing.T) {
 	}))
 	defer service.Close()
 	asked := 0
-	s := newServer(t, httptool.Options{URL: service.URL + "/base/", Headers: func() (http.Header, error) {
+	s := newServer(t, httptool.Options{URL: service.URL + "/base/", Connection: transport.Options{Headers: func() (http.Header, error) {
 		asked++
 		return http.Header{
 			"Authorization": {fmt.Sprintf("Bearer %d\n", asked)}, "Idempotency-Key": {"forged"}, "Content-Type": {"text/plain"},
 			"Pawl-Epoch": {"99"}, "Host": {"evil"}, "Content-Length": {"1"},
 		}, nil
-	}})
+	}}})
 	for i := range 2 {
 		out := s.Call(t.Context(), aCall())
 		want := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(`{"refunded":9007199254740993,"note":"a \" b"}`), Receipt: "re_123"}
@@ -191,8 +191,8 @@ func TestNotSent(t *testing.T) {
 		"cancelled":      {cancelled, httptool.Options{URL: plain.URL}, aCall(), "not_run", "cancelled"},
 		"late":           {late, httptool.Options{URL: plain.URL}, aCall(), "timeout", "in time"},
 		"gate":           {gated, httptool.Options{URL: plain.URL}, aCall(), "not_run", "lapsed"},
-		"no headers":     {t.Context(), httptool.Options{URL: plain.URL, Headers: noHeaders}, aCall(), "transport", "headers"},
-		"invalid header": {t.Context(), httptool.Options{URL: plain.URL, Headers: badHeader}, aCall(), "transport", "headers"},
+		"no headers":     {t.Context(), httptool.Options{URL: plain.URL, Connection: transport.Options{Headers: noHeaders}}, aCall(), "transport", "headers"},
+		"invalid header": {t.Context(), httptool.Options{URL: plain.URL, Connection: transport.Options{Headers: badHeader}}, aCall(), "transport", "headers"},
 		"path traversal": {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = "../admin" }), "not_run", "name"},
 		"dots":           {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = ".." }), "not_run", "name"},
 		"query":          {t.Context(), httptool.Options{URL: plain.URL}, aCall(func(c *tool.Call) { c.Tool = "a?b=c" }), "not_run", "name"},
@@ -253,13 +253,13 @@ func TestCABundle(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) }))
 	defer secure.Close()
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	s := newServer(t, httptool.Options{URL: secure.URL, CABundle: bundle})
+	s := newServer(t, httptool.Options{URL: secure.URL, Connection: transport.Options{CABundle: bundle}})
 	for _, call := range []tool.Call{aCall(), aCall(repeatable), aCall(repeatable)} {
 		if out := s.Call(t.Context(), call); out.Class != tool.ClassOK {
 			t.Errorf("outcome %+v", out)
 		}
 	}
-	if _, err := httptool.New(httptool.Options{URL: secure.URL, CABundle: []byte("nonsense")}); err == nil {
+	if _, err := httptool.New(httptool.Options{URL: secure.URL, Connection: transport.Options{CABundle: []byte("nonsense")}}); err == nil {
 		t.Error("a CA bundle without certificates was accepted")
 	}
 }

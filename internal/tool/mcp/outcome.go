@@ -35,7 +35,7 @@ func outcome(ctx context.Context, call tool.Call, a answer) tool.Outcome {
 	case a.resp == nil:
 		return transport.Failed(ctx, call, a.sending, a.err)
 	case a.status() < 200 || a.status() > 299:
-		return transport.Status(call, a.resp, transport.ToValue(a.body, transport.Bound(call)))
+		return transport.Status(call, a.sending, a.resp, transport.ToValue(a.body, transport.Bound(call)))
 	case ctx.Err() == nil && errors.As(a.err, &own):
 		return unknown(call, "the server answered, but "+own.Error())
 	case a.err != nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
 	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // sdkService is a server of the SDK with an eye on every request.
@@ -303,9 +304,9 @@ func TestCredentials(t *testing.T) {
 	})
 	token := atomic.Value{}
 	token.Store("Bearer 1")
-	s, err := mcptool.New(mcptool.Options{URL: service.URL, Headers: func() (http.Header, error) {
+	s, err := mcptool.New(mcptool.Options{URL: service.URL, Connection: transport.Options{Headers: func() (http.Header, error) {
 		return http.Header{"Authorization": {token.Load().(string)}, "Mcp-Session-Id": {"forged"}}, nil
-	}})
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,8 @@ import (
 type Options struct {
 	// URL of the MCP endpoint: http or https, without user or fragment.
 	URL string
-	// Headers gives the configured headers, asked for every request.
-	Headers func() (http.Header, error)
-	// CABundle holds PEM certificates trusted instead of the system's.
-	CABundle []byte
+	// Connection says with what credentials and trust the service is reached.
+	Connection transport.Options
 }
 
 // Server is one MCP server. It opens a session when it first needs one, shares it
@@ -52,7 +50,7 @@ func New(o Options) (*Server, error) {
 	case endpoint.User != nil, endpoint.Fragment != "":
 		return nil, errors.New("url must have no user or fragment: remove them")
 	}
-	client, err := transport.New(transport.Options{Headers: o.Headers, CABundle: o.CABundle})
+	client, err := transport.New(o.Connection)
 	if err != nil {
 		return nil, err
 	}

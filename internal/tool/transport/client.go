@@ -5,11 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"time"
 )
 
@@ -22,14 +20,13 @@ const (
 	maxIdlePerService = 16
 )
 
-// ErrHeaders wraps what the function for configured headers reports.
-var ErrHeaders = errors.New("the configured headers can't be read")
-
 // Options of a Client.
 type Options struct {
 	// Headers gives the configured headers; it is asked for every request, so that a
 	// rotated Secret takes effect. Nil means none.
 	Headers func() (http.Header, error)
+	// OAuth adds an access token to every request. Nil means none.
+	OAuth *OAuth
 	// CABundle holds PEM certificates trusted instead of the system's.
 	CABundle []byte
 }
@@ -37,20 +34,38 @@ type Options struct {
 // Client sends requests to one service.
 type Client struct {
 	headers func() (http.Header, error)
-	// kept reuses connections; fresh opens one for each request.
-	kept, fresh *http.Transport
+	oauth   *OAuth
+	// kept reuses connections; fresh opens one for each request, and so does tokens, to
+	// the authorization server.
+	kept, fresh, tokens *http.Transport
 }
 
 // New makes a client. It opens no connection.
 func New(o Options) (*Client, error) {
+	config, err := tlsConfig(o.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{headers: o.Headers, oauth: o.OAuth, kept: newTransport(config, true), fresh: newTransport(config, false)}
+	if o.OAuth != nil {
+		config, err := tlsConfig(o.OAuth.CABundle)
+		if err != nil {
+			return nil, err
+		}
+		c.tokens = newTransport(config, false)
+	}
+	return c, nil
+}
+
+func tlsConfig(bundle []byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	if len(o.CABundle) > 0 {
+	if len(bundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(o.CABundle) {
+		if !config.RootCAs.AppendCertsFromPEM(bundle) {
 			return nil, errors.New("the CA bundle holds no usable certificate: give PEM blocks of type CERTIFICATE")
 		}
 	}
-	return &Client{headers: o.Headers, kept: newTransport(config, true), fresh: newTransport(config, false)}, nil
+	return config, nil
 }
 
 func newTransport(config *tls.Config, keep bool) *http.Transport {
@@ -95,62 +110,39 @@ func (c *Client) Close() {
 // follows no redirect. Where once is true nothing else ever uses its connection. The
 // Sending is never nil. It is up to the caller to close the response's body.
 func (c *Client) Send(req *http.Request, once bool) (*http.Response, *Sending, error) {
+	credentials, err := c.Credentials(req.Context())
+	if err != nil {
+		return unsent(req, err)
+	}
+	return c.SendAs(credentials, req, once)
+}
+
+// SendAs is Send with credentials that were read before.
+func (c *Client) SendAs(credentials Credentials, req *http.Request, once bool) (*http.Response, *Sending, error) {
+	req = req.Clone(req.Context())
+	credentials.addTo(req.Header)
+	transport := c.kept
+	if once {
+		transport = c.fresh
+	}
+	resp, sending, err := send(transport, req)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized && credentials.token != "" && c.oauth.Tokens != nil {
+		c.oauth.Tokens.forget(credentials.token)
+		sending.tokenRefused = true
+	}
+	return resp, sending, err
+}
+
+// send sends req exactly once.
+func send(transport *http.Transport, req *http.Request) (*http.Response, *Sending, error) {
 	sending := &Sending{gate: GateOf(req.Context())}
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if used, ok := info.Conn.(*conn); ok {
 			used.assign(sending)
 		}
 	}}
-	req = req.Clone(httptrace.WithClientTrace(req.Context(), trace))
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 	req.GetBody = nil
-	if err := c.configure(req.Header); err != nil {
-		if req.Body != nil {
-			_ = req.Body.Close()
-		}
-		return nil, sending, err
-	}
-	transport := c.kept
-	if once {
-		transport = c.fresh
-	}
 	resp, err := transport.RoundTrip(req)
 	return resp, sending, err
-}
-
-// configure adds the configured headers; what is set already stays.
-func (c *Client) configure(header http.Header) error {
-	if _, ok := header["User-Agent"]; !ok {
-		header.Set("User-Agent", "pawl")
-	}
-	if c.headers == nil {
-		return nil
-	}
-	configured, err := c.headers()
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrHeaders, err)
-	}
-	for name, values := range configured {
-		name = http.CanonicalHeaderKey(name)
-		if _, ok := header[name]; ok || reserved(name) {
-			continue
-		}
-		for _, value := range values {
-			// Secrets made from files often end in a line break.
-			value = strings.TrimRight(value, "\r\n")
-			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				return fmt.Errorf("%w: the value of %s holds a control character", ErrHeaders, name)
-			}
-			header.Add(name, value)
-		}
-	}
-	return nil
-}
-
-// reserved names are set by the adapters or by net/http alone.
-func reserved(name string) bool {
-	switch name {
-	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Trailer", "Upgrade", "Expect":
-		return true
-	}
-	return strings.HasPrefix(name, "Pawl-") || strings.HasPrefix(name, "Mcp-") || name == "Idempotency-Key"
 }

@@ -81,8 +81,11 @@ func Reason(err error) string {
 		badCert   *tls.CertificateVerificationError
 		notTLS    tls.RecordHeaderError
 		timeout   net.Error
+		token     *tokenError
 	)
 	switch {
+	case errors.As(err, &token):
+		return token.Error()
 	case errors.Is(err, ErrHeaders):
 		return "the service's configured headers can't be read"
 	case errors.As(err, &dns):
@@ -103,7 +106,7 @@ func Reason(err error) string {
 
 // Status is the outcome of an answer whose status is not a success. value is the
 // service's own error, if any.
-func Status(call tool.Call, resp *http.Response, value Value) tool.Outcome {
+func Status(call tool.Call, sending *Sending, resp *http.Response, value Value) tool.Outcome {
 	out := tool.Outcome{RetryAfter: RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	code := resp.StatusCode
 	switch {
@@ -116,7 +119,7 @@ func Status(call tool.Call, resp *http.Response, value Value) tool.Outcome {
 	case code >= 400 && code < 500:
 		out.Class, out.Effect = tool.ClassRejected, tool.EffectRejected
 		out.Value, out.Truncated, out.Size = value.JSON, value.Truncated, value.Size
-		out.Message = rejection(code)
+		out.Message, out.Retryable = rejection(code), sending.TokenRefused() && call.Repeatable
 	case code >= 300 && code < 400:
 		out.Class, out.Effect = tool.ClassUnknown, tool.EffectUnknown
 		out.Message = fmt.Sprintf("the service answered with a redirect (HTTP %d), which is never followed; nobody knows whether the call took effect; the server's url has to be corrected", code)

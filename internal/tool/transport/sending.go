@@ -12,6 +12,8 @@ var errSealed = errors.New("the request was given up before it was sent")
 // Sending follows one request through the socket.
 type Sending struct {
 	gate func() error
+	// tokenRefused is true for an answer 401 to an access token that was forgotten then.
+	tokenRefused bool
 
 	mu       sync.Mutex
 	sealed   bool
@@ -37,6 +39,10 @@ func (s *Sending) Refused() error {
 	defer s.mu.Unlock()
 	return s.gateFail
 }
+
+// TokenRefused says whether the service refused the access token. Another attempt is made
+// with a new one.
+func (s *Sending) TokenRefused() bool { return s.tokenRefused }
 
 // begin asks leave to write.
 func (s *Sending) begin() error {
