@@ -6,6 +6,7 @@ import "net/http"
 // here: Chat is the pattern.
 var wires = []Wire{
 	Chat,
+	Gemini,
 }
 
 // Wire is one provider's protocol. It keeps nothing between calls: what has to be
