@@ -87,6 +87,11 @@ const (
 	StopPaused Stop = "paused"
 )
 
+// whole reports whether the reply can be taken as it is.
+func (r *Reply) whole() bool {
+	return r.StopReason == "" && (r.Stop == StopDone || r.Stop == StopPaused)
+}
+
 // Text answers with a final answer.
 func Text(text string) Answer { return Answer{Reply: &Reply{Text: text}} }
 

@@ -12,15 +12,22 @@ import (
 // request is a continuation if it repeats some earlier request whole and adds at most one
 // turn.
 type history struct {
-	// replies holds, by the digest of each accepted request, the seals of each reply to
-	// it that was seen to the end.
-	replies map[string][][]Seal
+	// replies holds, by the digest of each accepted request, the replies to it.
+	replies map[string][]signedReply
 	// contents holds by signature what was signed.
 	contents map[string]string
 }
 
+// signedReply is a reply as far as it was signed.
+type signedReply struct {
+	seals []Seal
+	// whole is false for a reply that was cut off or refused: nothing of it ran, and it
+	// may come back without what was signed.
+	whole bool
+}
+
 func newHistory() *history {
-	return &history{replies: map[string][][]Seal{}, contents: map[string]string{}}
+	return &history{replies: map[string][]signedReply{}, contents: map[string]string{}}
 }
 
 func (h *history) add(r *Request) {
@@ -30,13 +37,13 @@ func (h *history) add(r *Request) {
 	}
 }
 
-// said notes the seals of a reply to a request.
-func (h *history) said(r *Request, seals []Seal) {
-	for _, s := range seals {
+// said notes a reply to a request.
+func (h *history) said(r *Request, reply signedReply) {
+	for _, s := range reply.seals {
 		h.contents[s.Signature] = s.Content
 	}
 	at := digest(r.Head, r.Pieces)
-	h.replies[at] = append(h.replies[at], seals)
+	h.replies[at] = append(h.replies[at], reply)
 }
 
 // check says what is wrong with a request that continues a conversation.
@@ -79,7 +86,7 @@ func (h *history) checkSeals(r *Request) string {
 
 // checkReturned checks that a new turn brings back everything that a reply had signed, in
 // its order.
-func checkReturned(added []Piece, replies [][]Seal) string {
+func checkReturned(added []Piece, replies []signedReply) string {
 	spoke := slices.ContainsFunc(added, func(p Piece) bool { return p.Assistant })
 	if !spoke || len(replies) == 0 {
 		return ""
@@ -88,8 +95,8 @@ func checkReturned(added []Piece, replies [][]Seal) string {
 	for _, p := range added {
 		returned = append(returned, p.Seals...)
 	}
-	for _, seals := range replies {
-		if slices.Equal(returned, seals) {
+	for _, reply := range replies {
+		if slices.Equal(returned, reply.seals) || (len(returned) == 0 && !reply.whole) {
 			return ""
 		}
 	}

@@ -36,8 +36,8 @@ func TestSeals(t *testing.T) {
 			h := newHistory()
 			begun := &Request{Pieces: []Piece{user}}
 			h.add(begun)
-			h.said(begun, []Seal{{"s1", "hm"}, {"s2", "so"}})
-			h.said(begun, []Seal{{"s3", "ah"}})
+			h.said(begun, signedReply{[]Seal{{"s1", "hm"}, {"s2", "so"}}, true})
+			h.said(begun, signedReply{[]Seal{{"s3", "ah"}}, true})
 			got := h.check(&Request{Pieces: test.pieces})
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -59,7 +59,7 @@ func TestSealsLater(t *testing.T) {
 			t.Fatal(problem)
 		}
 		h.add(r)
-		h.said(r, []Seal{{"s" + string(rune('1'+n)), ""}})
+		h.said(r, signedReply{[]Seal{{"s" + string(rune('1'+n)), ""}}, true})
 	}
 	next := Piece{Text: "s3", Turn: true, Assistant: true, Seals: []Seal{{"s3", ""}}}
 	if problem := h.check(&Request{Pieces: append(turn[:3:3], next, Piece{Text: "result"})}); problem != "" {
@@ -68,5 +68,26 @@ func TestSealsLater(t *testing.T) {
 	bare := Piece{Text: "", Turn: true, Assistant: true}
 	if h.check(&Request{Pieces: []Piece{turn[0], bare, turn[2], next}}) == "" {
 		t.Error("an old signature was left out and nobody noticed")
+	}
+}
+
+// TestSealsOfNoReply checks that a reply which was cut off may lose what was signed, and
+// may not have it altered.
+func TestSealsOfNoReply(t *testing.T) {
+	h := newHistory()
+	begun := &Request{Pieces: []Piece{{Text: "Go."}}}
+	h.add(begun)
+	h.said(begun, signedReply{[]Seal{{"s1", "hm"}, {"s2", ""}}, false})
+	for text, test := range map[string]struct {
+		seals []Seal
+		want  bool
+	}{
+		"none": {nil, true}, "both": {[]Seal{{"s1", "hm"}, {"s2", ""}}, true}, "one": {[]Seal{{"s1", "hm"}}, false},
+		"altered": {[]Seal{{"s1", "so"}, {"s2", ""}}, false},
+	} {
+		pieces := append(begun.Pieces[:1:1], Piece{Text: "the ans", Turn: true, Assistant: true, Seals: test.seals}, Piece{Text: "It was cut off."})
+		if got := h.check(&Request{Pieces: pieces}); (got == "") != test.want {
+			t.Errorf("%s: got %q", text, got)
+		}
 	}
 }

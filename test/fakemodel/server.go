@@ -219,7 +219,7 @@ func (s *Server) say(request *Request, answer Answer, refused bool) Answer {
 		return Answer{Status: http.StatusNotImplemented, Body: []byte(err.Error())}
 	}
 	if !refused && max(answer.Status, http.StatusOK) == http.StatusOK {
-		s.seen.said(request, wire.Seals(answer.Body))
+		s.seen.said(request, signedReply{seals: wire.Seals(answer.Body), whole: answer.Reply == nil || answer.Reply.whole()})
 	}
 	return answer
 }
