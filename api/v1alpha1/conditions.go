@@ -96,6 +96,8 @@ const (
 	ReasonToolBudgetExhausted Reason = "ToolBudgetExhausted"
 	// ReasonTokenBudgetExhausted surfaces when the next request would pass maxTokens.
 	ReasonTokenBudgetExhausted Reason = "TokenBudgetExhausted"
+	// ReasonCostBudgetExhausted surfaces when the next request would pass maxCost.
+	ReasonCostBudgetExhausted Reason = "CostBudgetExhausted"
 	// ReasonNoProgress surfaces when plans repeat, calls keep failing, or the progress
 	// expression stands still.
 	ReasonNoProgress Reason = "NoProgress"

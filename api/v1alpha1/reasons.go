@@ -110,6 +110,11 @@ var reasons = []ReasonInfo{
 		"Raise the limit, or lower `context.maxToolResultBytes`.",
 	},
 	{
+		ReasonCostBudgetExhausted, metav1.ConditionFalse,
+		"The next request would have cost more than is left of `maxCost`, or what was left of it cut a reply off.",
+		"Raise the limit, use a cheaper Model, or lower `context.maxTokens`.",
+	},
+	{
 		ReasonNoProgress, metav1.ConditionFalse,
 		"The same plan kept giving the same results, every call failed turn after turn, or the progress expression stood still.",
 		"Read in the journal what repeats; change the prompt, or what the tools offer.",

@@ -28,6 +28,8 @@ const (
 	TypeRunStarted        Type = "RunStarted"
 	TypeDecisionMade      Type = "DecisionMade"
 	TypeModelFailed       Type = "ModelFailed"
+	TypeContextReduced    Type = "ContextReduced"
+	TypeContextSummarised Type = "ContextSummarised"
 	TypeApprovalRequested Type = "ApprovalRequested"
 	TypeApprovalGranted   Type = "ApprovalGranted"
 	TypeApprovalDenied    Type = "ApprovalDenied"

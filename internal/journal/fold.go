@@ -93,6 +93,8 @@ var steps = map[Type]func(*State, Record) error{
 	TypeRunStarted:        step((*State).applyRunStarted),
 	TypeDecisionMade:      step((*State).applyDecisionMade),
 	TypeModelFailed:       step((*State).applyModelFailed),
+	TypeContextReduced:    step((*State).applyContextReduced),
+	TypeContextSummarised: step((*State).applyContextSummarised),
 	TypeApprovalRequested: step((*State).applyApprovalRequested),
 	TypeApprovalGranted:   step((*State).applyApprovalGranted),
 	TypeApprovalDenied:    step((*State).applyApprovalDenied),
@@ -163,16 +165,6 @@ func (s *State) applyRunStarted(_ Record, p RunStarted) error {
 	return nil
 }
 
-func (s *State) applyModelFailed(r Record, p ModelFailed) error {
-	if !s.DecisionDue() {
-		return fmt.Errorf("no decision is due")
-	}
-	s.ModelAttempts++
-	s.ModelFailure, s.FailedAt = &p, r.Event.Time
-	s.Usage = s.Usage.Add(p.Usage)
-	return nil
-}
-
 func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
 	if !s.DecisionDue() {
 		return fmt.Errorf("no decision is due")
@@ -200,6 +192,7 @@ func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
 	s.Turns++
 	s.Usage = s.Usage.Add(p.Usage)
 	s.ModelAttempts, s.ModelFailure = 0, nil
+	s.calibrate(p)
 	if p.Kind == DecisionInvalid {
 		s.InvalidInRow++
 	} else {
@@ -226,7 +219,7 @@ func (p DecisionMade) check() error {
 		if len(p.Calls) != 1 {
 			return fmt.Errorf("a decision of kind %s has %d calls", p.Kind, len(p.Calls))
 		}
-	case DecisionFinal, DecisionRefused, DecisionOverflow:
+	case DecisionFinal, DecisionRefused, DecisionOverflow, DecisionPaused:
 		if len(p.Calls) > 0 {
 			return fmt.Errorf("a decision of kind %s has calls", p.Kind)
 		}

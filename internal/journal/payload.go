@@ -42,37 +42,15 @@ type RunStarted struct {
 	Output       *Output           `json:"output,omitempty"`
 	// MaxToolResultBytes bounds one tool result in the prompt.
 	MaxToolResultBytes int32 `json:"maxToolResultBytes"`
+	// Projection is the version of the projection that makes the run's requests: a
+	// conversation must not change its form in the middle.
+	Projection int `json:"projection,omitempty"`
 	// ContextTokens bounds one request, by estimate; 0 for no bound.
 	ContextTokens int64 `json:"contextTokens,omitempty"`
 	HumanInput    bool  `json:"humanInput"`
 	// Tools is the catalogue, in the order in which the model sees it.
 	Tools    []Tool   `json:"tools,omitempty"`
 	Policies []Policy `json:"policies,omitempty"`
-}
-
-// Model is the frozen part of a Model.
-type Model struct {
-	Name                  string          `json:"name"`
-	Provider              string          `json:"provider"`
-	Model                 string          `json:"model,omitempty"`
-	Endpoint              string          `json:"endpoint,omitempty"`
-	MaxOutputTokens       int32           `json:"maxOutputTokens"`
-	RequestTimeoutSeconds int32           `json:"requestTimeoutSeconds"`
-	MaxAttempts           int32           `json:"maxAttempts"`
-	Parameters            json.RawMessage `json:"parameters,omitempty"`
-	Platform              *Platform       `json:"platform,omitempty"`
-	Prices                *Prices         `json:"prices,omitempty"`
-	KeepReasoning         bool            `json:"keepReasoning,omitempty"`
-}
-
-// Platform is the cloud that serves a model.
-type Platform struct {
-	// Name is bedrock, vertex or azure; the other members are those it has.
-	Name       string `json:"name"`
-	Region     string `json:"region,omitempty"`
-	Project    string `json:"project,omitempty"`
-	Location   string `json:"location,omitempty"`
-	APIVersion string `json:"apiVersion,omitempty"`
 }
 
 // Limits are a run's limits, every default filled in.
@@ -123,32 +101,6 @@ type Policy struct {
 	Digest string `json:"digest"`
 }
 
-// Usage counts tokens.
-type Usage struct {
-	InputTokens      int64 `json:"inputTokens"`
-	OutputTokens     int64 `json:"outputTokens"`
-	CacheReadTokens  int64 `json:"cacheReadTokens,omitempty"`
-	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
-	ReasoningTokens  int64 `json:"reasoningTokens,omitempty"`
-	// Estimated is true when the provider did not report.
-	Estimated bool `json:"estimated,omitempty"`
-}
-
-// Total is what counts against the token budget.
-func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
-
-// Add returns the sum; it is estimated when either part is.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{
-		InputTokens:      u.InputTokens + v.InputTokens,
-		OutputTokens:     u.OutputTokens + v.OutputTokens,
-		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
-		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
-		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
-		Estimated:        u.Estimated || v.Estimated,
-	}
-}
-
 // DecisionKind is the closed set of decisions.
 type DecisionKind string
 
@@ -179,8 +131,12 @@ type DecisionMade struct {
 	// Code and Problem say what is wrong with an Invalid decision.
 	Code    string `json:"code,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// Clipped is true when the request's output limit was lowered by the token budget.
-	Clipped bool `json:"clipped,omitempty"`
+	// Clipped is true when the request's output limit was lowered by the token budget,
+	// CostClipped when it was lowered by the cost budget.
+	Clipped     bool `json:"clipped,omitempty"`
+	CostClipped bool `json:"costClipped,omitempty"`
+	// MaxOutputTokens is the request's output limit where that is not the Model's.
+	MaxOutputTokens int32 `json:"maxOutputTokens,omitempty"`
 
 	StopReason     string `json:"stopReason,omitempty"`
 	Usage          Usage  `json:"usage"`
@@ -190,6 +146,8 @@ type DecisionMade struct {
 	// projection that made it.
 	RequestDigest string `json:"requestDigest"`
 	Projection    int    `json:"projection"`
+	// RequestTokens is what the request was estimated at, before any correction.
+	RequestTokens int64  `json:"requestTokens,omitempty"`
 	RequestID     string `json:"requestID,omitempty"`
 	// Part is the digest of the provider's own reply, stored beside the event.
 	Part string `json:"part,omitempty"`
@@ -256,19 +214,6 @@ type Intent struct {
 	PlanDigest string `json:"planDigest,omitempty"`
 	// Approval is the digest of the request that covered it.
 	Approval string `json:"approval,omitempty"`
-}
-
-// ModelFailed is a request that brought no decision.
-type ModelFailed struct {
-	Attempt int32  `json:"attempt"`
-	Class   string `json:"class"`
-	Status  int    `json:"status,omitempty"`
-	Code    string `json:"code,omitempty"`
-	// RetryAfterMillis is what the provider asked for.
-	RetryAfterMillis int64 `json:"retryAfterMillis,omitempty"`
-	DurationMillis   int64 `json:"durationMillis,omitempty"`
-	// Usage is the estimate charged when the request may have cost something.
-	Usage Usage `json:"usage,omitzero"`
 }
 
 // ApprovalRequested puts a batch, or what the model intends, before people.
@@ -429,54 +374,3 @@ type Finished struct {
 	// Answer is the whole final answer.
 	Answer *string `json:"answer,omitempty"`
 }
-
-// Type implements Payload.
-func (Claimed) Type() Type { return TypeClaimed }
-
-// Type implements Payload.
-func (Released) Type() Type { return TypeReleased }
-
-// Type implements Payload.
-func (RunStarted) Type() Type { return TypeRunStarted }
-
-// Type implements Payload.
-func (DecisionMade) Type() Type { return TypeDecisionMade }
-
-// Type implements Payload.
-func (ModelFailed) Type() Type { return TypeModelFailed }
-
-// Type implements Payload.
-func (ApprovalRequested) Type() Type { return TypeApprovalRequested }
-
-// Type implements Payload.
-func (ApprovalGranted) Type() Type { return TypeApprovalGranted }
-
-// Type implements Payload.
-func (ApprovalDenied) Type() Type { return TypeApprovalDenied }
-
-// Type implements Payload.
-func (CallDispatched) Type() Type { return TypeCallDispatched }
-
-// Type implements Payload.
-func (CallCompleted) Type() Type { return TypeCallCompleted }
-
-// Type implements Payload.
-func (EffectReconciled) Type() Type { return TypeEffectReconciled }
-
-// Type implements Payload.
-func (TurnCompleted) Type() Type { return TypeTurnCompleted }
-
-// Type implements Payload.
-func (QuestionAsked) Type() Type { return TypeQuestionAsked }
-
-// Type implements Payload.
-func (QuestionAnswered) Type() Type { return TypeQuestionAnswered }
-
-// Type implements Payload.
-func (Suspended) Type() Type { return TypeSuspended }
-
-// Type implements Payload.
-func (Resumed) Type() Type { return TypeResumed }
-
-// Type implements Payload.
-func (Finished) Type() Type { return TypeFinished }

@@ -39,6 +39,13 @@ type State struct {
 	ModelAttempts int32
 	ModelFailure  *ModelFailed
 	FailedAt      time.Time
+	// Context is how the conversation was shortened, TooLong the estimate of the newest
+	// request that the provider found too long, 0 for none.
+	Context Shortened
+	TooLong int64
+	// InputPerMille corrects estimates of requests by what the provider last counted, in
+	// thousandths; 0 while nothing was counted.
+	InputPerMille int64
 	// InvalidInRow and FailuresInRow count invalid decisions, and turns whose every
 	// call failed, since the last that was not.
 	InvalidInRow  int32
@@ -70,6 +77,16 @@ type State struct {
 	// Finished is the ending, nil while the run is open.
 	Finished   *Finished
 	FinishedAt time.Time
+}
+
+// Shortened says how the conversation is told: turns up to Summarised by Summary, after
+// them turns before FullFrom with the beginnings of their results, after them turns up to
+// Through whole, all of these in the first message; later turns as they were.
+type Shortened struct {
+	Through, FullFrom, Summarised int32
+	Summary                       string
+	// Refused counts the summaries in a row that the model did not write.
+	Refused int32
 }
 
 // UnknownEffect is a call of which nobody knows whether it took effect.

@@ -35,6 +35,9 @@ type Request struct {
 	Tools []Tool
 	// MaxOutputTokens bounds the reply.
 	MaxOutputTokens int32
+	// Summary is true for a request whose answer is a summary of the run's older turns and
+	// not a decision. It offers no tools.
+	Summary bool `json:",omitempty"`
 	// Conversation names the run, the same in each of its requests, so that a provider
 	// can find the prefix it has cached. It says nothing about the run.
 	Conversation string `json:",omitempty"`

@@ -17,6 +17,8 @@ func advance(f Facts, turn *journal.Turn) Step {
 		return finish(f, "ModelRefused", "the model or its content filter refused to answer")
 	case journal.DecisionOverflow:
 		return finish(f, "ContextOverflow", "the conversation is longer than the model accepts")
+	case journal.DecisionPaused:
+		return commit(journal.TurnCompleted{})
 	case journal.DecisionCannotContinue:
 		return finish(f, "CannotContinue", "the model said that it can't go on; its words are in the journal")
 	case journal.DecisionInvalid:
@@ -48,6 +50,8 @@ func invalid(f Facts, turn *journal.Turn) Step {
 	switch limit := f.State.Run.Limits.MaxInvalidDecisions; {
 	case d.Clipped && d.Code == "CutOff":
 		return finish(f, "TokenBudgetExhausted", "the reply was cut off by what was left of the token budget (maxTokens)")
+	case d.CostClipped && d.Code == "CutOff":
+		return finish(f, "CostBudgetExhausted", "the reply was cut off by what was left of the cost budget (maxCost)")
 	case f.State.InvalidInRow > limit && d.Code == CodeOutput:
 		return finish(f, "OutputInvalid", fmt.Sprintf("the answer did not satisfy spec.output %d times in a row (maxInvalidDecisions)", f.State.InvalidInRow))
 	case f.State.InvalidInRow > limit:
@@ -74,6 +78,9 @@ func invalidResults(turn *journal.Turn) []journal.Payload {
 // batch moves a turn of tool calls: refuse what may not run, ask people where a rule
 // says so, then send group by group.
 func batch(f Facts, turn *journal.Turn) Step {
+	if step, reads := readAgain(f, turn); reads {
+		return step
+	}
 	if step, waits := unsettled(f, turn); waits {
 		return step
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
@@ -27,6 +28,46 @@ func BuiltInTools() []journal.Tool {
 		builtInTool(ToolCannotContinue, "Give up, with the reason. It must be the only call of your reply.",
 			`{"type":"object","properties":{"reason":{"type":"string","minLength":1,"maxLength":4096}},"required":["reason"],"additionalProperties":false}`),
 	}
+}
+
+// ReadTool is offered beside other tools: it gives what was cut of their results, or
+// reduced when the conversation was shortened.
+func ReadTool() journal.Tool {
+	return builtInTool(prompt.ReadResult, "Read on in the result of an earlier call, where it was cut or is given by its beginning only.",
+		`{"type":"object","properties":{"call":{"type":"string","minLength":1,"maxLength":64,"description":"The id of the earlier call."},"offset":{"type":"integer","minimum":0,"description":"Where to begin, in bytes."}},"required":["call"],"additionalProperties":false}`)
+}
+
+// readAgain answers calls of read_result out of the journal. Nothing is sent, so nothing
+// is asked of policy or people.
+func readAgain(f Facts, turn *journal.Turn) (Step, bool) {
+	var payloads []journal.Payload
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase != journal.PhasePrepared || call.Call.Tool != prompt.ReadResult || call.Call.Invalid != "" {
+			continue
+		}
+		var input struct {
+			Call   string `json:"call"`
+			Offset int64  `json:"offset"`
+		}
+		result := journal.CallCompleted{ID: call.Call.ID, Final: true, Class: "ok"}
+		page, problem := "", "the arguments can't be read"
+		if json.Unmarshal(ArgumentBytes(call.Call.Arguments), &input) == nil {
+			page, problem = prompt.Page(f.State, input.Call, input.Offset)
+		}
+		if problem != "" {
+			result.Class, result.Message = "tool_error", problem
+		} else {
+			result.Value = jsonString(page)
+		}
+		result.ResultDigest = resultDigest(f, call, result)
+		result.Repeats = repeatsOf(f.State, call.Call.PlanDigest, result.ResultDigest)
+		payloads = append(payloads, result)
+	}
+	if what := repetition(f.State, turn, f.State.Run.Limits.MaxRepeatedPlans); len(payloads) > 0 && what != "" {
+		return finish(f, "NoProgress", what), true
+	}
+	return commit(payloads...), len(payloads) > 0
 }
 
 func builtInTool(name, description, schema string) journal.Tool {
@@ -105,7 +146,7 @@ func ArgumentBytes(text string) []byte {
 // legal and nobody else's, else one with the server's name, shortened and made unique
 // by a digest where it must be.
 func Aliases(names []string) map[string]string {
-	taken := map[string]bool{ToolAsk: true, ToolRequestApproval: true, ToolCannotContinue: true}
+	taken := map[string]bool{ToolAsk: true, ToolRequestApproval: true, ToolCannotContinue: true, prompt.ReadResult: true}
 	count := map[string]int{}
 	for _, name := range names {
 		count[shortAlias(name)]++

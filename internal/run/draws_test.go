@@ -57,6 +57,11 @@ func anyRun(t *rapid.T) *journal.RunStarted {
 			MaxRepeatedPlans: 1 + int32(dice(t, "maxRepeatedPlans", 3)), MaxConsecutiveFailures: 2 + int32(dice(t, "maxFailures", 4)),
 			MaxInvalidDecisions: int32(dice(t, "maxInvalid", 5)), InputTimeoutSeconds: pick[int32](t, "inputTimeout", 1, 600, 86400),
 		}
+		r.ContextTokens = pick[int64](t, "contextTokens", 0, 0, 900, 4000)
+		if chance(t, "priced", 3) {
+			r.Model.Prices = &journal.Prices{Input: "3", Output: "15", CacheWrite: "3.75"}
+			r.Limits.MaxCost = pick(t, "maxCost", "", "0.05", "1")
+		}
 		if chance(t, "progress", 3) {
 			r.Progress = &journal.Progress{Expression: pick(t, "measure", "results[0]", "results.size()", "results[0].left"), MaxUnchangedTurns: 1 + int32(dice(t, "maxUnchanged", 3))}
 		}

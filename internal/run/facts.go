@@ -112,9 +112,11 @@ type Step struct {
 	Kind Kind
 	// Events to commit first.
 	Events []Entry
-	// Request of AskModel; Clipped is true when the token budget lowered its output limit.
-	Request model.Request
-	Clipped bool
+	// Request of AskModel; Clipped or CostClipped is true when a budget lowered its output
+	// limit. Through is the last turn that a summary is to cover, 0 for a decision.
+	Request              model.Request
+	Clipped, CostClipped bool
+	Through              int32
 	// Calls of Send.
 	Calls []Sending
 	// Unknown effects of Check.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 // RecordFailure turns a request that brought no decision into an event. What may have
@@ -16,15 +15,18 @@ func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
 		Attempt: f.State.ModelAttempts + 1, Class: string(failure.Class), Status: failure.Status, Code: bounded(failure.Code, 64),
 		RetryAfterMillis: failure.RetryAfter.Milliseconds(), DurationMillis: asked.Duration.Milliseconds(),
 	}
+	if failure.Class == model.ClassOverflow {
+		event.TooLong = inputTokens(f.State, asked.Request)
+	}
 	if failure.Sent && (failure.Status == 0 || failure.Status >= 500) {
-		event.Usage = Estimate(asked.Request)
+		event.Usage = Estimate(f.State, asked.Request)
 	}
 	return Entry{Payload: event}
 }
 
 // Estimate is what a request is charged when nobody saw its answer.
-func Estimate(request model.Request) journal.Usage {
-	return journal.Usage{InputTokens: prompt.EstimateTokens(request), Estimated: true}
+func Estimate(s *journal.State, request model.Request) journal.Usage {
+	return journal.Usage{InputTokens: inputTokens(s, request), Estimated: true}
 }
 
 // afterFailure says what follows failed attempts at the decision that is due.
@@ -34,6 +36,10 @@ func afterFailure(f Facts) (Step, bool) {
 	if failure := s.ModelFailure; failure != nil {
 		switch model.Class(failure.Class) {
 		case model.ClassOverflow:
+			// The decision that follows shortens the conversation, or ends the run.
+			if s.ModelAttempts < limit {
+				return Step{}, false
+			}
 			return finish(f, "ContextOverflow", "the conversation is longer than the model accepts"), true
 		case model.ClassRequest:
 			limit = 1

@@ -29,6 +29,8 @@ type ledger struct {
 	// settlement holds what people said of unknown effects.
 	settlement map[string]string
 	request    *model.Request
+	// context is how the conversation of request was shortened.
+	context journal.Shortened
 	// over is true once a denial ends the run, asked holds the turns that asked people.
 	over  bool
 	asked map[int32]bool
@@ -150,14 +152,8 @@ func (l *ledger) ask(f Facts, step Step) {
 	if err := strict(request.Messages); err != nil {
 		t.Fatalf("a strict provider refuses the request: %v\n%+v", err, request.Messages)
 	}
-	if l.request != nil {
-		before := *l.request
-		if len(before.Messages) > len(request.Messages) || before.System != request.System || !cmp.Equal(before.Tools, request.Tools) ||
-			!cmp.Equal(before.Messages, request.Messages[:len(before.Messages)]) {
-			t.Fatalf("the request does not continue the one before:\n%s", cmp.Diff(before, request))
-		}
-	}
-	l.request = &request
+	l.continues(f, step)
+	l.affordable(s, request)
 	if s.Turns >= limits.MaxTurns || request.Decision != int(s.Turns)+1 {
 		t.Fatalf("decision %d is asked for after %d of %d turns", request.Decision, s.Turns, limits.MaxTurns)
 	}
@@ -167,6 +163,34 @@ func (l *ledger) ask(f Facts, step Step) {
 	l.working(f)
 	for i := range s.Transcript {
 		l.settled(&s.Transcript[i])
+	}
+}
+
+// continues checks that a conversation only grows, unless it was shortened.
+func (l *ledger) continues(f Facts, step Step) {
+	t, s, request := l.w.t, f.State, step.Request
+	if c := s.Context; l.request != nil && c == l.context && step.Through == 0 {
+		before := *l.request
+		if len(before.Messages) > len(request.Messages) || before.System != request.System || !cmp.Equal(before.Tools, request.Tools) ||
+			!cmp.Equal(before.Messages, request.Messages[:len(before.Messages)]) {
+			t.Fatalf("the request does not continue the one before:\n%s", cmp.Diff(before, request))
+		}
+	}
+	if step.Through == 0 {
+		l.request, l.context = &request, s.Context
+	}
+}
+
+// affordable checks a request against the context and the cost that it may have.
+func (l *ledger) affordable(s *journal.State, request model.Request) {
+	t := l.w.t
+	if limit := contextLimit(s); limit > 0 && inputTokens(s, request) > limit {
+		t.Fatalf("a request of %d tokens, of %d", inputTokens(s, request), limit)
+	}
+	if prices, limit := s.Run.Model.Prices, s.Run.Limits.MaxCost; prices != nil && limit != "" {
+		if most := prices.Cost(s.Usage.Add(journal.Usage{InputTokens: inputTokens(s, request), OutputTokens: int64(request.MaxOutputTokens)})); most > journal.ParseCost(limit) {
+			t.Fatalf("a request that may cost %s in all, of %s", most, limit)
+		}
 	}
 }
 

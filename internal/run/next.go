@@ -175,15 +175,10 @@ func decide(f Facts) Step {
 		return rest("ConfigurationNotReady", f.PoliciesProblem, deadline(f))
 	}
 	request := prompt.Project(s)
-	left := limits.MaxTokens - s.Usage.Total() - prompt.EstimateTokens(request)
-	if left < 1 {
-		return finish(f, "TokenBudgetExhausted", fmt.Sprintf("%d of %d tokens are used and the next request would pass the limit (maxTokens)", s.Usage.Total(), limits.MaxTokens))
+	if step, shortened := shorten(f, request); shortened {
+		return step
 	}
-	step := Step{Kind: AskModel, Request: request}
-	if left < int64(request.MaxOutputTokens) {
-		step.Request.MaxOutputTokens, step.Clipped = int32(left), true
-	}
-	return step
+	return afford(f, request)
 }
 
 // await keeps the run until something in flight ends or a deadline comes.

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
 )
@@ -164,7 +165,7 @@ func complete(f Facts, turn *journal.Turn) Step {
 		if unavailable(call) {
 			return finish(f, "ToolUnavailable", fmt.Sprintf("%s is required and could not be used in %d attempts", call.Call.Tool, call.Attempt))
 		}
-		if call.Attempt == 0 || call.Last.Class == string(tool.ClassThrottled) {
+		if call.Attempt == 0 && call.Call.Tool != prompt.ReadResult || call.Last.Class == string(tool.ClassThrottled) {
 			continue
 		}
 		plans = append(plans, call.Call.PlanDigest)

@@ -75,6 +75,9 @@ func unfence(text string) string {
 // is to be started with.
 func CheckSpec(started *journal.RunStarted) error {
 	var problems []error
+	if started.Limits.MaxCost != "" && started.Model.Prices == nil {
+		problems = append(problems, fmt.Errorf("spec.limits.maxCost: Model %s has no prices: add spec.prices to it, or remove maxCost", started.Model.Name))
+	}
 	if started.Progress != nil {
 		if _, err := expression.CompileProgress(started.Progress.Expression); err != nil {
 			problems = append(problems, fmt.Errorf("spec.progress.expression: %w", err))

@@ -26,15 +26,32 @@ func checkRequests(t tb, records []journal.Record) {
 	t.Helper()
 	state := journal.NewState(testUID)
 	for _, record := range records {
-		if record.Event.Type == journal.TypeDecisionMade {
-			decision := decoded[journal.DecisionMade](t, record)
-			if got := prompt.Digest(prompt.Project(state)); !decision.Clipped && (decision.RequestDigest != got || decision.Projection != prompt.Version) {
-				t.Fatalf("the request of turn %d can't be rebuilt from the journal", record.Event.Turn)
-			}
-		}
+		checkRequest(t, state, record)
 		if err := state.Apply(record); err != nil {
 			t.Fatalf("folding: %v", err)
 		}
+	}
+}
+
+func checkRequest(t tb, state *journal.State, record journal.Record) {
+	t.Helper()
+	var answer journal.Payload
+	var digest string
+	switch record.Event.Type {
+	case journal.TypeDecisionMade:
+		decision := decoded[journal.DecisionMade](t, record)
+		answer, digest = decision, decision.RequestDigest
+		if decision.Projection != max(state.Run.Projection, 1) {
+			t.Fatalf("turn %d has projection %d", record.Event.Turn, decision.Projection)
+		}
+	case journal.TypeContextSummarised:
+		summary := decoded[journal.ContextSummarised](t, record)
+		answer, digest = summary, summary.RequestDigest
+	default:
+		return
+	}
+	if request, ok := prompt.Rebuild(state, answer); !ok || prompt.Digest(request) != digest {
+		t.Fatalf("the request behind event %d can't be rebuilt from the journal", record.Event.Seq)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/tool"
 )
 
@@ -88,7 +89,7 @@ func sampleRun(edits ...func(*journal.RunStarted)) *journal.RunStarted {
 			MaxTurns: 20, MaxToolCalls: 40, MaxTokens: 1_000_000, ActiveDeadlineSeconds: 86400, DeadlineSeconds: 7 * 86400,
 			MaxRepeatedPlans: 3, MaxConsecutiveFailures: 3, MaxInvalidDecisions: 2, InputTimeoutSeconds: 3600,
 		},
-		MaxToolResultBytes: 4096, HumanInput: true,
+		MaxToolResultBytes: 4096, HumanInput: true, Projection: prompt.Version,
 	}
 	var names []string
 	for _, name := range sampleTools {
@@ -101,7 +102,7 @@ func sampleRun(edits ...func(*journal.RunStarted)) *journal.RunStarted {
 			Digest: policy.ToolDigest(name, "", []byte(sampleSchema)),
 		})
 	}
-	started.Tools = append(started.Tools, BuiltInTools()...)
+	started.Tools = append(append(started.Tools, ReadTool()), BuiltInTools()...)
 	for _, edit := range edits {
 		edit(started)
 	}

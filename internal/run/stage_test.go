@@ -93,7 +93,7 @@ func (s *stage) claim() {
 	}
 	claimed := journal.Claimed{Worker: s.worker(), Previous: state.Owner}
 	if state.Owner != "" && state.DecisionDue() {
-		lost := Estimate(prompt.Project(state))
+		lost := Estimate(state, prompt.Project(state))
 		claimed.Lost = &lost
 	}
 	s.append(claimed, journal.Meta{})
@@ -135,7 +135,8 @@ func (s *stage) take(step Step) (again bool) {
 			s.claim()
 			return true
 		}
-		s.asked = &Asked{Request: step.Request, Clipped: step.Clipped}
+		asked := Asking(step)
+		s.asked = &asked
 		return true
 	case Await:
 		// To await is to work, which only an owner does, or its time would not count.
@@ -184,6 +185,9 @@ func (s *stage) answer(reply model.Reply) {
 		s.t.Fatalf("nobody asked the model")
 	}
 	entry := RecordReply(s.look(), *s.asked, reply)
+	if s.asked.Through > 0 {
+		entry = RecordSummary(s.look(), *s.asked, reply)
+	}
 	s.asked = nil
 	s.add(entry)
 }

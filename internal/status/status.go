@@ -77,7 +77,8 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	}
 	if u := s.Usage; u.Total() > 0 {
 		status.Usage = &v1alpha1.Usage{TotalTokens: u.Total(), InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-			CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens, Estimated: u.Estimated}
+			CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens,
+			Estimated: u.Estimated, Cost: cost(s)}
 	}
 	if s.Finished != nil {
 		status.CompletionTime = ptr.To(stamp(s.FinishedAt))
@@ -238,4 +239,12 @@ func waitingMessage(f Facts) string {
 	default:
 		return string(f.Waiting)
 	}
+}
+
+// cost in dollars, empty for a Model without prices.
+func cost(s *journal.State) string {
+	if s.Run == nil || s.Run.Model.Prices == nil {
+		return ""
+	}
+	return s.Run.Model.Prices.Cost(s.Usage).String()
 }

@@ -55,6 +55,9 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 	if landed.failure != nil {
 		return run.RecordFailure(facts, asked, landed.failure), true
 	}
+	if asked.Through > 0 {
+		return run.RecordSummary(facts, asked, landed.reply), asked.Through > state.Context.Summarised
+	}
 	return run.RecordReply(facts, asked, landed.reply), true
 }
 
@@ -121,7 +124,8 @@ func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 	}
 	timeout := time.Duration(frozen.RequestTimeoutSeconds) * time.Second
 	request := step.Request
-	entry := &flight{asked: &run.Asked{Request: request, Clipped: step.Clipped}}
+	asked := run.Asking(*step)
+	entry := &flight{asked: &asked}
 	gate := r.rightToAsk()
 	r.flights.start(s.uid, s.key, entry, timeout, func(ctx context.Context, landed *flight) {
 		reply, err := decider.Decide(gate.guard(ctx), request)

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/jsonschema"
 	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
 )
 
@@ -101,6 +102,9 @@ func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, m
 		return configuration
 	}
 	started.Tools = tools
+	if len(tools) > 0 {
+		started.Tools = append(started.Tools, run.ReadTool())
+	}
 	if started.HumanInput {
 		started.Tools = append(started.Tools, run.BuiltInTools()...)
 	}
@@ -164,7 +168,8 @@ func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *polic
 func freezeSpec(object *v1alpha1.AgentRun) *journal.RunStarted {
 	spec := object.Spec
 	started := &journal.RunStarted{
-		Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
+		Projection: prompt.Version,
+		Namespace:  object.Namespace, Name: object.Name, Labels: object.Labels,
 		CreatedBy:    object.Annotations[v1alpha1.AnnotationCreatedBy],
 		SystemPrompt: spec.SystemPrompt, Prompt: spec.Prompt,
 		Limits: journal.Limits{

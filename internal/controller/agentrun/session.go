@@ -133,7 +133,7 @@ func (r *Reconciler) claim(s *session) error {
 	}
 	claimed := journal.Claimed{Worker: r.worker, Previous: state.Owner}
 	if state.Owner != "" && state.DecisionDue() {
-		lost := run.Estimate(prompt.Project(state))
+		lost := run.Estimate(state, prompt.Project(state))
 		claimed.Lost = &lost
 	}
 	now := r.clock.Now()

@@ -1,6 +1,7 @@
 // Package scripted answers from a list, without a network: for tests, dry runs and
 // first steps. The n-th decision of a run is answered by the n-th step, whatever was
-// asked before, so that a restart in the middle changes nothing.
+// asked before, so that a restart in the middle changes nothing. A request for a summary
+// is answered by a fixed sentence.
 package scripted
 
 import (
@@ -139,6 +140,9 @@ func compile(s Step) (step, error) {
 
 // Decide implements model.Client.
 func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply, error) {
+	if request.Summary {
+		return final("Scripted summary of the turns so far.", request), nil
+	}
 	n := request.Decision
 	if n < 1 || n > len(c.steps) {
 		return model.Reply{}, &model.Error{

@@ -1,0 +1,155 @@
+package prompt
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/model"
+)
+
+// ReadResult is the built-in tool that gives what was cut of a result. It is named in
+// the note that says so.
+const ReadResult = "read_result"
+
+// show says how much of a result is shown.
+type show struct {
+	limit int32
+	// readable is true where the model can ask for the rest.
+	readable bool
+}
+
+func showing(run *journal.RunStarted) show {
+	s := show{limit: run.MaxToolResultBytes}
+	for _, tool := range run.Tools {
+		s.readable = s.readable || tool.Name == ReadResult
+	}
+	return s
+}
+
+func resultMessage(call *journal.CallState, limits show) model.Message {
+	message := model.Message{Role: model.RoleTool, CallID: wireID(call.Call), Value: json.RawMessage("null")}
+	if result := call.Last; result != nil && result.Final && result.Class == classOK {
+		message.Value = result.Value
+	} else {
+		message.Failed = true
+	}
+	message.Text = resultText(call, limits)
+	return message
+}
+
+// resultText is a result as the model reads it.
+func resultText(call *journal.CallState, limits show) string {
+	result := call.Last
+	var text string
+	switch {
+	case result == nil || !result.Final:
+		// A request is only ever made of complete turns; this keeps the projection
+		// total and the transcript valid all the same.
+		return `{"error":{"class":"not_run"}}`
+	case result.Class == classOK:
+		text = limits.cut(call.Call, plain(result.Value))
+	default:
+		text = failure(call, limits)
+	}
+	if result.Repeats > 1 {
+		text += fmt.Sprintf("\n[note: the same call has now given the same result %d times; repeating it will end the run]", result.Repeats)
+	}
+	return text
+}
+
+const classOK = "ok"
+
+// plain shows a JSON string as its text and everything else as JSON.
+func plain(value json.RawMessage) string {
+	var text string
+	if err := json.Unmarshal(value, &text); err == nil && len(value) > 0 && value[0] == '"' {
+		return text
+	}
+	return string(value)
+}
+
+// failure is what the model reads of a call that did not succeed: structured, since
+// not every wire has a flag for errors.
+func failure(call *journal.CallState, limits show) string {
+	type report struct {
+		Class     string          `json:"class"`
+		Message   string          `json:"message,omitempty"`
+		Retryable bool            `json:"retryable"`
+		Attempts  int32           `json:"attempts,omitempty"`
+		Effect    string          `json:"effect,omitempty"`
+		Detail    json.RawMessage `json:"detail,omitempty"`
+	}
+	result := call.Last
+	detail := result.Value
+	if len(detail) > int(limits.limit) {
+		detail, _ = json.Marshal(limits.cut(call.Call, string(detail)))
+	}
+	text, err := json.Marshal(map[string]report{"error": {
+		Class: result.Class, Message: result.Message, Retryable: result.Retryable,
+		Attempts: call.Attempt, Effect: result.Effect, Detail: detail,
+	}})
+	if err != nil {
+		return `{"error":{"class":"` + result.Class + `"}}`
+	}
+	return string(text)
+}
+
+// cut bounds a result at a rune boundary and says in it what is missing, and how to read
+// the rest.
+func (s show) cut(call journal.Call, text string) string {
+	if len(text) <= int(s.limit) {
+		return text
+	}
+	end := runeStart(text, int(s.limit))
+	note := fmt.Sprintf("the first %d of %d bytes", end, len(text))
+	if s.readable {
+		note += fmt.Sprintf("; %s with call %q and offset %d gives more", ReadResult, call.ID, end)
+	}
+	return text[:end] + "\n[cut: " + note + "]"
+}
+
+// runeStart is the last place at or before end where a character begins.
+func runeStart(text string, end int) int {
+	if end >= len(text) {
+		return len(text)
+	}
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return end
+}
+
+// Page reads on in a result: what stands from offset on, at most as much as one result
+// may show, with a line that says where it stands. The problem is for the model.
+func Page(state *journal.State, id string, offset int64) (page, problem string) {
+	const lineBytes = 96
+	call := find(state, id)
+	if call == nil || call.Last == nil || !call.Last.Final {
+		return "", "there is no result of a call with that id"
+	}
+	text := plain(call.Last.Value)
+	if len(text) == 0 || offset < 0 || offset >= int64(len(text)) {
+		return "", fmt.Sprintf("the result has %d bytes: give an offset below that", len(text))
+	}
+	begin := runeStart(text, int(offset))
+	length := max(int(state.Run.MaxToolResultBytes)-lineBytes, utf8.UTFMax)
+	end := runeStart(text, begin+length)
+	line := fmt.Sprintf("[bytes %d to %d of %d", begin, end, len(text))
+	if end < len(text) {
+		line += fmt.Sprintf("; go on at offset %d", end)
+	}
+	return line + "]\n" + text[begin:end], ""
+}
+
+func find(state *journal.State, id string) *journal.CallState {
+	for i := range state.Transcript {
+		for j := range state.Transcript[i].Calls {
+			if call := &state.Transcript[i].Calls[j]; call.Call.ID == id {
+				return call
+			}
+		}
+	}
+	return nil
+}
