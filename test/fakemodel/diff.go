@@ -39,6 +39,41 @@ var EchoKeepsEmptyMembers = Difference{
 	},
 }
 
+// OffersToReadAgain is the Difference that a run with tools offers one more, by which
+// results can be read again that were cut.
+var OffersToReadAgain = Difference{
+	Name: "offers to read results again",
+	Why:  "the recorder's library has no tool of its own; whatever the wire, ours is named read_result",
+	Remove: func(request map[string]any) {
+		request["tools"] = withoutTool(request["tools"], "read_result")
+		if request["tools"] == nil {
+			delete(request, "tools")
+		}
+	},
+}
+
+// withoutTool takes a tool out of a list as any of the wires has it: by its name, its
+// function's name, or among the declarations of one entry.
+func withoutTool(tools any, name string) any {
+	list, _ := tools.([]any)
+	var kept []any
+	for _, entry := range list {
+		tool, _ := entry.(map[string]any)
+		function, _ := tool["function"].(map[string]any)
+		if tool["name"] == name || function["name"] == name {
+			continue
+		}
+		if declarations, ok := tool["functionDeclarations"]; ok {
+			tool["functionDeclarations"] = withoutTool(declarations, name)
+		}
+		kept = append(kept, entry)
+	}
+	if kept == nil {
+		return nil
+	}
+	return kept
+}
+
 // DiffRequests compares two request bodies modulo the order of members and the named
 // differences. It returns "" for equal ones, else what differs ("-" recorded, "+" sent).
 func DiffRequests(sent, recorded []byte, named ...Difference) string {

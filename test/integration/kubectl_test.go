@@ -40,12 +40,12 @@ var _ = Describe("kubectl", Ordered, func() {
 
 	It("get shows where runs stand", func(ctx SpecContext) {
 		lines := strings.Split(kubectl(ctx, "get", "arun", "lookup"), "\n")
-		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "SUCCEEDED", "REASON", "TURNS", "TOKENS", "AGE"}))
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "SUCCEEDED", "REASON", "TURNS", "TOKENS", "COST", "AGE"}))
 		Expect(strings.Fields(lines[1])).To(HaveExactElements(Equal("lookup"), Equal("True"), Equal("Completed"), Equal("2"), MatchRegexp(`^\d+$`), Not(BeEmpty())))
 
 		awaitOpen(ctx, w.key("question"), v1alpha1.ReasonInputRequired)
 		lines = strings.Split(kubectl(ctx, "get", "agentrun", "question", "--output=wide"), "\n")
-		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "SUCCEEDED", "REASON", "TURNS", "TOKENS", "AGE", "MODEL", "PENDING", "OWNER"}))
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "SUCCEEDED", "REASON", "TURNS", "TOKENS", "COST", "AGE", "MODEL", "PENDING", "OWNER"}))
 		Expect(strings.Fields(lines[1])).To(HaveExactElements(Equal("question"), Equal("Unknown"), Equal("InputRequired"), Equal("1"), MatchRegexp(`^\d+$`), Not(BeEmpty()), Equal("question")))
 
 		everything := kubectl(ctx, "get", "pawl", "--output=name")

@@ -205,6 +205,14 @@ policy: {rules: [{name: never, match: ["billing.*"], action: Deny, onDeny: End},
 		},
 	},
 	{
+		state:    failed(v1alpha1.ReasonCostBudgetExhausted),
+		scenario: `{model: {prices: {input: "0", output: "100000"}, script: [{toolCalls: [{tool: counter.next}]}, {final: Done.}]}, run: {limits: {maxCost: "0.1"}}}`,
+		check: func(_ context.Context, run *v1alpha1.AgentRun) {
+			Expect(run.Status.Usage.Cost).To(MatchRegexp(`^[0-9]+(\.[0-9])?$`), "a tenth of a dollar a token")
+			Expect(run.Status.Turns).To(BeEquivalentTo(1))
+		},
+	},
+	{
 		state: failed(v1alpha1.ReasonNoProgress), way: "repeating a plan",
 		scenario: `
 model: {script: [{toolCalls: [{tool: status.get}]}, {toolCalls: [{tool: status.get}]}, {toolCalls: [{tool: status.get}]}, {final: Done.}]}

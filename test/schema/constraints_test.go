@@ -90,6 +90,9 @@ func (m *mistakes) make(example *unstructured.Unstructured, schema *apiextension
 	if schema.MaxLength != nil {
 		add("too long", at, []string{fmt.Sprintf("Too long: may not be more than %d bytes", *schema.MaxLength)}, strings.Repeat("a", int(*schema.MaxLength)+1))
 	}
+	if schema.Pattern != "" {
+		add("of another form", at, []string{"should match '" + schema.Pattern + "'"}, "?")
+	}
 	if len(schema.Enum) > 0 {
 		add("of another name", at, []string{"Unsupported value", "supported values: " + enumerate(schema.Enum)}, "Nonsense")
 	}
@@ -128,7 +131,7 @@ func (m *mistakes) checkKnown(schema *apiextensionsv1.JSONSchemaProps, at path) 
 	rest := *schema
 	for _, known := range []any{
 		&rest.Description, &rest.Type, &rest.Format, &rest.Default, &rest.Properties, &rest.Items, &rest.Required,
-		&rest.MinItems, &rest.MaxItems, &rest.MinLength, &rest.MaxLength, &rest.Enum, &rest.Minimum, &rest.Maximum,
+		&rest.MinItems, &rest.MaxItems, &rest.MinLength, &rest.MaxLength, &rest.Pattern, &rest.Enum, &rest.Minimum, &rest.Maximum,
 		&rest.XListType, &rest.XListMapKeys, &rest.XPreserveUnknownFields, &rest.XValidations,
 	} {
 		reflect.ValueOf(known).Elem().SetZero()
@@ -181,6 +184,6 @@ var _ = DescribeTable("Every constraint of a schema is enforced, in words that n
 		Expect(len(all.made)).To(BeNumerically(">", 50))
 	},
 	Entry("AgentRun", "agentruns", "agentrun"),
-	Entry("Model", "models", "model-openai", "model-scripted"),
+	Entry("Model", "models", "model-openai", "model-bedrock", "model-vertex", "model-scripted"),
 	Entry("ToolPolicy", "toolpolicies", "toolpolicy"),
 )

@@ -32,7 +32,7 @@ spec:
     maxConsecutiveFailures: 3
     maxInvalidDecisions: 2
     inputTimeoutSeconds: 86400
-  context: {maxToolResultBytes: 16384}
+  context: {maxTokens: 120000, maxToolResultBytes: 16384}
   humanInput: Enabled
   state: Active`),
 	Entry("AgentRun with some limits, progress and output", `
@@ -62,7 +62,7 @@ spec:
     inputTimeoutSeconds: 86400
   progress: {expression: "1", maxUnchangedTurns: 5}
   output: {schema: {}}
-  context: {maxToolResultBytes: 16384}
+  context: {maxTokens: 120000, maxToolResultBytes: 16384}
   humanInput: Enabled
   state: Active`),
 	Entry("Model with a network", `

@@ -80,7 +80,7 @@ var _ = Describe("Rules", Ordered, func() {
 
 	const (
 		needsStep = "provider Scripted needs at least one step in script"
-		noNetwork = "provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef and parameters"
+		noNetwork = "provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef, parameters and platform"
 		badURL    = "endpoint must be an absolute http or https URL without user, query or fragment"
 		oneAnswer = "set exactly one of toolCalls, final, finalExpression, question, cannotContinue, raw and error"
 	)
@@ -99,12 +99,27 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("a ConfigMap's name that ends in a dash", "spec.caBundleConfigMapRef.name", objectName, change{"spec.caBundleConfigMapRef.name", "ca-"}),
 		Entry("a key with a slash", "spec.caBundleConfigMapRef.key", keyName, change{"spec.caBundleConfigMapRef.key", "certs/ca.crt"}),
 	)
+	const (
+		onePlatform = "set exactly one of bedrock, vertex and azure"
+		someLimit   = "set maxConcurrentRequests, requestsPerMinute or both"
+	)
+	DescribeTable("of Model on a platform", refuse("models", "model-openai"),
+		Entry("of another provider: bedrock", "spec", "platform bedrock serves provider Anthropic only", change{"spec.platform", "{bedrock: {region: eu-central-1}}"}),
+		Entry("of another provider: vertex", "spec", "platform vertex serves providers Anthropic and Gemini only", change{"spec.platform", "{vertex: {project: my-project, location: global}}"}),
+		Entry("of another provider: azure", "spec", "platform azure serves providers OpenAI and OpenAIResponses only", change{"spec.provider", "Gemini"}),
+		Entry("azure without endpoint", "spec", "platform azure needs endpoint: the root of your resource, such as https://<name>.openai.azure.com", change{"spec.endpoint", removed}),
+		Entry("without credentials", "spec", "platform needs credentialsSecretRef: the operator's own cloud identity is never used", change{"spec.credentialsSecretRef", removed}),
+		Entry("none", "spec.platform", onePlatform, change{"spec.platform", "{}"}),
+		Entry("two", "spec.platform", onePlatform, change{"spec.platform.vertex", "{project: my-project, location: global}"}),
+		Entry("limits that limit nothing", "spec.limits", someLimit, change{"spec.limits", "{}"}),
+	)
 	DescribeTable("of Model with a script", refuse("models", "model-scripted"),
 		Entry("no script", "spec", needsStep, change{"spec.script", removed}),
 		Entry("an endpoint", "spec", noNetwork, change{"spec.endpoint", "https://llm.internal/v1"}),
 		Entry("credentials", "spec", noNetwork, change{"spec.credentialsSecretRef", "{name: a, key: b}"}),
 		Entry("certificates", "spec", noNetwork, change{"spec.caBundleConfigMapRef", "{name: a, key: b}"}),
 		Entry("parameters", "spec", noNetwork, change{"spec.parameters", "{}"}),
+		Entry("a platform", "spec", noNetwork, change{"spec.platform", "{bedrock: {region: eu-central-1}}"}),
 		Entry("a step without an answer", "spec.script[1]", oneAnswer, change{"spec.script[1]", "{delayMilliseconds: 5}"}),
 		Entry("a step with two answers", "spec.script[6]", oneAnswer, change{"spec.script[6].question", "Which one?"}),
 	)

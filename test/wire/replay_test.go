@@ -47,10 +47,15 @@ func (t *tally) replay(ctx context.Context, world *runs.World, name string, w re
 	}
 }
 
+// differencesOf are the wire's own differences and those of every wire.
+func differencesOf(w recordedWire) []fakemodel.Difference {
+	return append(w.differences(), fakemodel.OffersToReadAgain)
+}
+
 // compare counts the named differences and accepts no other.
 func (t *tally) compare(w recordedWire, number int, sent, recorded []byte) {
 	GinkgoHelper()
-	differences := w.differences()
+	differences := differencesOf(w)
 	Expect(fakemodel.DiffRequests(sent, recorded, differences...)).To(BeEmpty(), "request %d, - recorded, + sent", number)
 	t.exchanges++
 	for i, d := range differences {
@@ -137,7 +142,7 @@ var _ = Describe("A recorded conversation", func() {
 			one := counts.of(w)
 			Expect(one.recordings).To(BeNumerically(">=", 3), "an answer, a call, and several calls at once")
 			Expect(one.exchanges).To(BeNumerically(">", one.recordings))
-			for _, d := range w.differences() {
+			for _, d := range differencesOf(w) {
 				Expect(one.differing).To(HaveKey(d.Name), "a difference that no recording has is none")
 			}
 		}

@@ -99,7 +99,7 @@ func (t tallies) String() string {
 	for _, w := range recordedWires {
 		one := t.of(w)
 		fmt.Fprintf(&text, "\n%s: %d recordings, %d exchanges", w.wire().Name(), one.recordings, one.exchanges)
-		for _, d := range w.differences() {
+		for _, d := range differencesOf(w) {
 			fmt.Fprintf(&text, "\n  %d requests differ in: %s (%s)", one.differing[d.Name], d.Name, d.Why)
 		}
 	}
