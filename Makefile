@@ -130,6 +130,10 @@ canaries: ## Leave out one guard after the other: the simulator must notice each
 crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
 	go test -timeout 90m -count 1 ./test/sim -run TestCrashMatrix -schedules $(SCHEDULES) -matrix $(CURDIR)/docs/crash-matrix.md
 
+.PHONY: journal-growth
+journal-growth: kubernetes ## Measure how a long run's journal grows and write docs/journal-growth.md.
+	PAWL_GROWTH=$(CURDIR)/docs/journal-growth.md go test -count 1 ./test/integration -ginkgo.focus "results of 5 KB"
+
 # By itself: it measures times, which other suites beside it would spoil. For the same reason a
 # spec that fails is tried once more; both attempts show.
 .PHONY: test-replicas
