@@ -131,6 +131,7 @@ func rebuilt(records []journal.Record, run *v1alpha1.AgentRun, client encoder) [
 			answer = decodePayload[journal.DecisionMade](record)
 		case journal.TypeContextSummarised:
 			answer = decodePayload[journal.ContextSummarised](record)
+		default:
 		}
 		if answer != nil {
 			request, ok := prompt.Rebuild(state, answer)
@@ -197,4 +198,3 @@ func decisions(requests []fakemodel.Request) []float64 {
 	}
 	return sizes
 }
-
