@@ -126,6 +126,14 @@ sim: ## Simulate SEEDS schedules of several replicas with faults (docs/simulator
 canaries: ## Leave out one guard after the other: the simulator must notice each.
 	go test -timeout 15m -count 1 -v -tags canary ./test/sim -run TestCanaries
 
+# How long each target is fuzzed, and which ones, by package and name.
+FUZZTIME ?= 1m
+FUZZ ?= .
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME, one after the other (FUZZ=model/: some of them).
+	@hack/fuzz.sh "$(FUZZTIME)" "$(FUZZ)"
+
 .PHONY: crash-matrix
 crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
 	go test -timeout 90m -count 1 ./test/sim -run TestCrashMatrix -schedules $(SCHEDULES) -matrix $(CURDIR)/docs/crash-matrix.md

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,7 @@ type Server struct {
 	stop     context.CancelFunc
 	served   sync.WaitGroup
 	names    Names
+	left     atomic.Int32
 
 	mu       sync.Mutex
 	queue    []Answer
@@ -126,8 +128,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	defer func() {
+		if r.Context().Err() != nil {
+			s.left.Add(1)
+		}
+	}()
 	s.accept(r, body).write(r.Context(), w)
 }
+
+// Left counts the requests that were not answered to the end because the client went away.
+func (s *Server) Left() int { return int(s.left.Load()) }
 
 // accept records and checks a request, picks its answer, and puts it into words.
 func (s *Server) accept(r *http.Request, body []byte) Answer {

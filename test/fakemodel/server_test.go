@@ -2,6 +2,7 @@ package fakemodel_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -314,6 +315,27 @@ func TestCloseEndsHangingRequests(t *testing.T) {
 	}
 	if err := <-ended; err == nil {
 		t.Error("a hanging request was answered")
+	}
+}
+
+// TestLeft checks that the server notices a client that gives up.
+func TestLeft(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	server := start(t, fakemodel.Options{Answer: func(fakemodel.Request) fakemodel.Answer {
+		cancel()
+		return fakemodel.Hang()
+	}})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.Endpoint(fakemodel.Chat)+"/chat/completions", strings.NewReader(chat(user)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.DefaultClient.Do(request); err == nil {
+		t.Fatal("a hanging request was answered")
+	}
+	for deadline := time.Now().Add(5 * time.Second); server.Left() != 1; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests were left", server.Left())
+		}
 	}
 }
 

@@ -50,8 +50,9 @@ const askForRefunds = `policy: {rules: [{name: refunds, match: ["billing.*"], ac
 
 var _ = Describe("People", Ordered, ContinueOnFailure, func() {
 	var (
-		w    world
-		chat *fakemodel.Server
+		w world
+		// chat answers what it is told, mute nothing.
+		chat, mute *fakemodel.Server
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -88,7 +89,6 @@ model:
   - final: Done.
 ` + askForRefunds,
 			"cancel-tool":       `{model: {script: [{toolCalls: [{tool: slow.wait, arguments: {seconds: 600}}]}]}}`,
-			"cancel-model":      `{model: {provider: OpenAI, model: test-model, endpoint: VOID}}`,
 			"cancel-pending":    askingScenario,
 			"cancel-never-made": `{model: {script: [{final: Done.}]}, run: {state: Cancelled}}`,
 			"ttl":               `{model: {script: [{final: Done.}]}, run: {ttlSecondsAfterFinished: 3}}`,
@@ -101,6 +101,8 @@ model:
 		var model string
 		chat, model = startChat(fakemodel.Propose(fakemodel.Call{Name: "refund", Arguments: `{"order_id":"order-1","amount":250}`}), fakemodel.Text("Then not."))
 		w.start(ctx, "deny", model+askForRefunds)
+		mute, model = startChat(fakemodel.Hang())
+		w.start(ctx, "cancel-model", model)
 	})
 
 	Describe("approvals", func() {
@@ -299,10 +301,10 @@ model: {script: [{toolCalls: [{tool: slow.wait, arguments: {seconds: 1.5}}]}, {t
 		It("stops a model at once", func(ctx SpecContext) {
 			key := w.key("cancel-model")
 			awaitOpen(ctx, key, v1alpha1.ReasonRunning)
-			Eventually(void.arrived.Load).Should(BeNumerically(">=", 1))
-			left := void.left.Load()
+			Eventually(mute.Requests).Should(HaveLen(1))
 			run := cancel(ctx, key)
-			Eventually(void.left.Load).WithTimeout(reactionTime).Should(BeNumerically(">", left), "the provider notices")
+			Eventually(mute.Left).WithTimeout(reactionTime).Should(Equal(1), "the provider notices")
+			expectStrict(mute)
 			Expect(run.Status.Turns).To(BeZero())
 			Expect(run.Status.Usage.Estimated).To(BeTrue(), "a request that was cut off is charged")
 		})

@@ -79,7 +79,6 @@ func (l *lock) change(key string) { l.key.Store(key) }
 // blackHole takes every request and answers none.
 type blackHole struct {
 	*httptest.Server
-	arrived, left atomic.Int32
 }
 
 func newBlackHole() *blackHole {
@@ -87,9 +86,7 @@ func newBlackHole() *blackHole {
 	b.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		// Only after the body was read does the server notice that a client goes away.
 		_, _ = io.Copy(io.Discard, r.Body)
-		b.arrived.Add(1)
 		<-r.Context().Done()
-		b.left.Add(1)
 	}))
 	return b
 }
