@@ -31,6 +31,7 @@ type spokenWire struct {
 
 var spokenWires = []spokenWire{
 	{v1alpha1.ProviderOpenAI, "/v1", "prompt_tokens", "completion_tokens", true},
+	{v1alpha1.ProviderGemini, "/v1beta", "promptTokenCount", "candidatesTokenCount", false},
 }
 
 // course is what a run does and what has to come of it.

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/internal/policy"
@@ -30,6 +31,9 @@ type wireUnderTest struct {
 var wiresUnderTest = []wireUnderTest{
 	{wire: fakemodel.Chat, textArguments: true, client: func(endpoint string) (model.Client, error) {
 		return openai.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
+	}},
+	{wire: fakemodel.Gemini, client: func(endpoint string) (model.Client, error) {
+		return gemini.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
 	}},
 }
 
