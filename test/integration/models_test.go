@@ -13,7 +13,27 @@ import (
 	"github.com/pawl-run/pawl/test/fakemodel"
 )
 
-var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
+// provider is a vendor as these specs see it: a wire, and what differs of its settings.
+type provider struct {
+	name v1alpha1.Provider
+	wire fakemodel.Wire
+	// parameters that the wire knows, and what has to be sent of them.
+	parameters string
+	sent       []string
+}
+
+var providers = []provider{
+	{v1alpha1.ProviderOpenAI, fakemodel.Chat, "{temperature: 0, seed: 7}", []string{`"temperature":0`, `"seed":7`}},
+	{v1alpha1.ProviderGemini, fakemodel.Gemini, "{generationConfig: {temperature: 0, seed: 7}}", []string{`"temperature":0`, `"seed":7`}},
+}
+
+var _ = Describe("Models", func() {
+	for _, p := range providers {
+		Describe("of provider "+string(p.name), Ordered, ContinueOnFailure, func() { specifyModels(p) })
+	}
+})
+
+func specifyModels(p provider) {
 	var w world
 	servers := map[string]*fakemodel.Server{}
 
@@ -24,7 +44,7 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 			DeferCleanup(server.Close)
 			server.Enqueue(answers...)
 			servers[name] = server
-			w.start(ctx, name, fmt.Sprintf("model: {provider: OpenAI, model: test-model, endpoint: %q%s}\n%s", server.Endpoint(fakemodel.Chat), model, rest))
+			w.start(ctx, name, fmt.Sprintf("model: {provider: %s, model: test-model, endpoint: %q%s}\n%s", p.name, server.Endpoint(p.wire), model, rest))
 		}
 		none := fakemodel.Options{}
 		start("unreliable", none, "", "", fakemodel.ServerError(500), fakemodel.Throttled(time.Second), fakemodel.Cut(), fakemodel.Text("At last."))
@@ -32,10 +52,10 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 		start("slow", none, ", requestTimeoutSeconds: 1", "", fakemodel.Hang(), fakemodel.Text("Here."))
 		start("cut-off", none, "", "", fakemodel.CutOff("The answer is"), fakemodel.Text("42."))
 		start("cut-by-budget", none, "", "run: {humanInput: Disabled, limits: {maxTokens: 2000}}", fakemodel.CutOff("The answer is"))
-		start("empty", none, "", "", fakemodel.ChatReply(map[string]any{"role": "assistant", "content": ""}, "stop"), fakemodel.Text("Sorry."))
+		start("empty", none, "", "", fakemodel.Text(""), fakemodel.Text("Sorry."))
 		start("rude", none, "", "", fakemodel.Refusal("I would rather not."))
-		start("overflow", none, "", "", fakemodel.Refuse(400, "context_length_exceeded", "too long"))
-		start("parameters", none, ", parameters: {temperature: 0, seed: 7}, maxOutputTokens: 77", "run: {systemPrompt: Be brief.}", fakemodel.Text("Yes."))
+		start("overflow", none, "", "", fakemodel.TooLong())
+		start("parameters", none, ", parameters: "+p.parameters+", maxOutputTokens: 77", "run: {systemPrompt: Be brief.}", fakemodel.Text("Yes."))
 		start("two-calls", none, "", "",
 			fakemodel.Propose(fakemodel.Call{Name: "lookup", Arguments: `{"key":"profile"}`}, fakemodel.Call{Name: "lookup", Arguments: `{"key":"policy"}`}),
 			fakemodel.Text("Both known."))
@@ -65,7 +85,7 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 
 	It("that refuse the key end a run within two requests", func(ctx SpecContext) {
 		run := awaitEnd(ctx, w.key("locked"), v1alpha1.ReasonModelError)
-		Expect(condition(run, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Unauthorized, status 401, code invalid_api_key"))
+		Expect(condition(run, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Unauthorized"))
 		Expect(servers["locked"].Requests()).To(HaveLen(2))
 	})
 
@@ -95,7 +115,9 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 	It("get what the Model and the run say, and nothing else", func(ctx SpecContext) {
 		awaitCompleted(ctx, w.key("parameters"))
 		request := asked("parameters")[0]
-		Expect(string(request.Body)).To(And(ContainSubstring(`"temperature":0`), ContainSubstring(`"seed":7`), ContainSubstring(`77`)))
+		for _, piece := range append([]string{"77"}, p.sent...) {
+			Expect(string(request.Body)).To(ContainSubstring(piece))
+		}
 		Expect(request.System).To(Equal("Be brief."))
 		Expect(request.Header.Get("Authorization")).To(BeEmpty())
 		Expect(request.Last().Text).To(Equal("Do what the script says."))
@@ -105,7 +127,8 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 		awaitCompleted(ctx, w.key("two-calls"))
 		messages := asked("two-calls")[1].Messages
 		last := messages[len(messages)-2:]
-		Expect([]string{last[0].Text, last[1].Text}).To(Equal([]string{`{"value":"active"}`, `{"value":"refund-under-100"}`}))
+		Expect(last[0].Text).To(ContainSubstring("active"))
+		Expect(last[1].Text).To(ContainSubstring("refund-under-100"))
 		calls := messages[len(messages)-3].Calls
 		Expect([]string{last[0].CallID, last[1].CallID}).To(Equal([]string{calls[0].ID, calls[1].ID}))
 		for _, tool := range asked("two-calls")[0].Tools {
@@ -113,4 +136,4 @@ var _ = Describe("Models", Ordered, ContinueOnFailure, func() {
 			Expect(strings.ToLower(tool.Name)).To(Equal(tool.Name))
 		}
 	})
-})
+}
