@@ -17,6 +17,7 @@ import (
 // here; Chat Completions is the pattern.
 var recordedWires = []recordedWire{
 	chat{},
+	generateContent{},
 }
 
 // recordedWire reads what was recorded on one wire.

@@ -69,11 +69,11 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 	if failure != nil {
 		return model.Reply{}, failure
 	}
-	if c.tokens != nil && response.Status == http.StatusUnauthorized {
-		c.tokens.Forget(key)
-	}
 	reply, failure := Interpret(response, request)
 	if failure != nil {
+		if c.tokens != nil && failure.Class == model.ClassUnauthorized {
+			c.tokens.Forget(key)
+		}
 		failure.Code = wire.WithoutSecret(failure.Code, key)
 		return model.Reply{}, failure
 	}
