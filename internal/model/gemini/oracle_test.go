@@ -287,3 +287,28 @@ func TestOracleKnowsOurReplies(t *testing.T) {
 		checkOracleReply(t, body, gemini.Decode(body))
 	}
 }
+
+// TestOracleVertexAddress checks where the vendor's client finds models on the platform.
+func TestOracleVertexAddress(t *testing.T) {
+	for _, location := range []string{"europe-west1", "us-central1", "global", "eu", "us"} {
+		theirs := &vendorServer{bodies: []string{reply(said(answer), `"STOP"`)}}
+		client, err := genai.NewClient(t.Context(), &genai.ClientConfig{
+			Backend: genai.BackendVertexAI, Project: "my-project", Location: location, HTTPClient: &http.Client{Transport: theirs},
+			HTTPOptions: genai.HTTPOptions{APIVersion: "v1"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Models.GenerateContent(t.Context(), vendorModel, genai.Text("Go."), nil); err != nil {
+			t.Fatal(err)
+		}
+		ours := &watched{t: t}
+		config := wire.Config{Model: vendorModel, APIKey: key, Transport: ours, Platform: wire.Platform{Vertex: &wire.Vertex{Project: "my-project", Location: location}}}
+		if _, err := newClient(t, config).Decide(t.Context(), question()); err != nil {
+			t.Fatal(err)
+		}
+		if want := theirs.requests[0].URL.String(); ours.url != want {
+			t.Errorf("location %s: asked %s, the vendor's client asks %s", location, ours.url, want)
+		}
+	}
+}
