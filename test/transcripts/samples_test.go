@@ -32,8 +32,9 @@ var wiresUnderTest = []wireUnderTest{
 	{wire: fakemodel.Chat, textArguments: true, client: func(endpoint string) (model.Client, error) {
 		return openai.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
 	}},
+	// Of a generation that refuses a call without its signature.
 	{wire: fakemodel.Gemini, client: func(endpoint string) (model.Client, error) {
-		return gemini.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
+		return gemini.New(wire.Config{Endpoint: endpoint, Model: "gemini-3-pro"})
 	}},
 }
 

@@ -15,55 +15,6 @@ type outcome struct {
 	failed bool
 }
 
-func failedAs(class, more string) outcome {
-	return outcome{text: `{"error":{"class":"` + class + `","retryable":false` + more + `}}`, failed: true}
-}
-
-// outcomes are all ways in which a call can end.
-var outcomes = map[string]outcome{
-	"a result":           {text: `{"order":9007199254740993,"note":"<paid> & done"}`},
-	"an empty result":    {},
-	"a denial":           failedAs("denied", `,"message":"refused by a person"`),
-	"a timeout":          failedAs("timeout", `,"attempts":3`),
-	"a cancellation":     failedAs("not_run", `,"message":"the run was cancelled"`),
-	"a crash":            failedAs("transport", `,"attempts":1`),
-	"an unknown outcome": failedAs("unknown", `,"effect":"unknown"`),
-	"a rejection":        failedAs("rejected", `,"detail":"no such order"`),
-	"a call not run":     failedAs("not_run", ""),
-	"bad arguments":      failedAs("validation", `,"message":"key is required"`),
-}
-
-// TestTranscripts sends what a conversation looks like after every way in which a call can
-// end, for the second of two calls whose first one succeeded, to a provider that refuses
-// whatever the vendor would.
-func TestTranscripts(t *testing.T) {
-	for name, end := range outcomes {
-		t.Run(name, func(t *testing.T) {
-			server := startServer(t, fakemodel.Options{RequireOfferedCalls: true})
-			server.Enqueue(
-				fakemodel.Thinking(fakemodel.Propose(fakemodel.Call{Name: "lookup", Arguments: `{"key":"a"}`}, fakemodel.Call{Name: "lookup", Arguments: `{"key":"b"}`}), "Two of them."),
-				fakemodel.Thinking(fakemodel.Propose(fakemodel.Call{Name: "lookup", Arguments: `{"key":"b"}`}), "Again."),
-				fakemodel.Text("done"),
-			)
-			talk := &talk{t: t, server: server, request: opening()}
-			talk.answer(talk.ask(), outcome{text: "1"}, end)
-			talk.answer(talk.ask(), end)
-			if got := talk.ask(); got.Decision.Text != "done" {
-				t.Errorf("got %+v", got)
-			}
-			last := server.Requests()[2].Messages
-			if got := last[len(last)-1]; got.Role != "tool" || got.Text != end.text || got.Failed != end.failed {
-				t.Errorf("the model reads %+v", got)
-			}
-			for _, m := range last {
-				if m.CallID != "" {
-					t.Errorf("a result has id %s, which the provider did not give", m.CallID)
-				}
-			}
-		})
-	}
-}
-
 // TestTranscriptsOfInvalidReplies sends what a conversation looks like after replies that
 // run nothing: what was said, if anything, and what to change.
 func TestTranscriptsOfInvalidReplies(t *testing.T) {
