@@ -73,8 +73,8 @@ func TestSDKTypesLose(t *testing.T) {
 	if strings.Contains(string(echoed), unknown) {
 		t.Error("the types now keep unknown members")
 	}
-	if strings.Contains(string(echoed), number) {
-		t.Error("the types now keep large integers")
+	if strings.Contains(string(echoed), number) || !strings.Contains(string(echoed), "9007199254740992") {
+		t.Errorf("the types now do something else to large integers: %s", echoed)
 	}
 	if response.SDKHTTPResponse != nil && response.SDKHTTPResponse.Body != "" {
 		t.Error("the client now hands over the body")
