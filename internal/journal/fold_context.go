@@ -61,7 +61,9 @@ func (s *State) applyContextSummarised(_ Record, p ContextSummarised) error {
 		return nil
 	}
 	s.Context.Summary, s.Context.Summarised, s.Context.Refused = p.Text, p.Through, 0
-	s.Context.Through = max(s.Context.Through, p.Through)
+	// The newest turns are told too, whole: what the provider signed in them is bound to a
+	// conversation that is no more.
+	s.Context.Through = s.Turns
 	s.Context.FullFrom = max(s.Context.FullFrom, p.Through+1)
 	s.shortened()
 	return nil

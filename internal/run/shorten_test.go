@@ -220,6 +220,9 @@ func TestConversationsOnlyGrow(t *testing.T) {
 					t.Fatalf("the prefix changed:\n%s", diff)
 				}
 			}
+			if (c.Through != through || c.Summarised != summarised) && len(now.Messages) != 1 {
+				t.Fatalf("a conversation begins anew with %d messages", len(now.Messages))
+			}
 			if n := prompt.EstimateTokens(now); n > started.ContextTokens {
 				t.Fatalf("a request of %d tokens", n)
 			}

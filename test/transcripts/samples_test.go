@@ -2,6 +2,7 @@ package transcripts
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +14,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/tool"
 	"github.com/pawl-run/pawl/test/fakemodel"
@@ -81,7 +83,7 @@ func rules(t *testing.T) *policy.Set {
 	return set
 }
 
-func started(w wireUnderTest) *journal.RunStarted {
+func started(w wireUnderTest, contextTokens int64) *journal.RunStarted {
 	s := &journal.RunStarted{
 		Namespace: "support", Name: "order-17", SystemPrompt: "You help.", Prompt: "Please help.",
 		Model: journal.Model{Name: "m", Provider: w.wire.Name(), MaxOutputTokens: 1000, RequestTimeoutSeconds: 60, MaxAttempts: 3},
@@ -89,7 +91,7 @@ func started(w wireUnderTest) *journal.RunStarted {
 			MaxTurns: 20, MaxToolCalls: 40, MaxTokens: 1_000_000, ActiveDeadlineSeconds: 86400, DeadlineSeconds: 7 * 86400,
 			MaxRepeatedPlans: 3, MaxConsecutiveFailures: 3, MaxInvalidDecisions: 3, InputTimeoutSeconds: 3600,
 		},
-		MaxToolResultBytes: 4096, HumanInput: true,
+		MaxToolResultBytes: 4096, HumanInput: true, ContextTokens: contextTokens, Projection: prompt.Version,
 	}
 	var names []string
 	for _, name := range toolNames {
@@ -103,13 +105,14 @@ func started(w wireUnderTest) *journal.RunStarted {
 			Digest: policy.ToolDigest(name, description, []byte(toolSchema)),
 		})
 	}
-	s.Tools = append(s.Tools, run.BuiltInTools()...)
+	s.Tools = append(append(s.Tools, run.BuiltInTools()...), run.ReadTool())
 	return s
 }
 
 // Outcomes that adapters report.
 var (
 	fine      = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(`{"total":12.50}`)}
+	large     = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(`"` + strings.Repeat("all work ", 400) + `"`)}
 	notSent   = tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: true, Message: "not sent"}
 	timedOut  = tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown, Retryable: true, Message: "no answer in time"}
 	turnedOff = tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected, Message: "the service refused"}

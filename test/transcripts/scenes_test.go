@@ -1,6 +1,8 @@
 package transcripts
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,10 @@ type scene struct {
 	results []string
 	// told is a piece of the last words to the model that are no result.
 	told string
+	// contextTokens is how long a request may be, 0 for no limit; shortened and summarised
+	// say how many turns are told of in the first message then, and in a summary.
+	contextTokens         int64
+	shortened, summarised int32
 	// textArguments leaves out the wires on which arguments are an object.
 	textArguments bool
 	// pauses leaves out the wires that don't.
@@ -138,6 +144,13 @@ func scenes() map[string]scene {
 		"an empty reply":                         {replies: replies(fakemodel.Text("")), told: "empty"},
 		"a batch that was cut off":               {replies: replies(cutBatch), told: "cut off"},
 		"a pause":                                {replies: replies(fakemodel.Thinking(fakemodel.Paused("Let me"), "Hm."), reads), acts: []act{lands("read", fine)}, results: []string{"12.50"}, pauses: true},
+		"results that were reduced": {
+			replies: many(5), acts: manyLarge(5), contextTokens: 4000, shortened: 4, results: []string{"all work"},
+		},
+		"turns that were summarised": {
+			replies: append(many(10), fakemodel.Text("All is well so far."), reads), acts: append(manyLarge(10), lands("read", fine)),
+			contextTokens: 2200, shortened: 10, summarised: 9, results: []string{"12.50"},
+		},
 		"everything, one after the other": {
 			replies: replies(reads, proposes(call("erase", `{}`)), three, pays, proposes(call("ask", `{"question":"Go on?"}`)), proposes(call("read", `{"k":"c"}`))),
 			acts: []act{
@@ -149,6 +162,17 @@ func scenes() map[string]scene {
 		},
 	}
 }
+
+// many reads as often as n, each time something else.
+func many(n int) []fakemodel.Answer {
+	var list []fakemodel.Answer
+	for i := range n {
+		list = append(list, proposes(call("read", fmt.Sprintf(`{"n":%d}`, i))))
+	}
+	return list
+}
+
+func manyLarge(n int) []act { return slices.Repeat([]act{lands("read", large)}, n) }
 
 var (
 	asksFirst = proposes(call("request_approval", `{"text":"May I pay?","calls":[{"tool":"pay","arguments":{"n":1}}]}`))
@@ -169,7 +193,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 func (c scene) play(t *testing.T, w wireUnderTest) {
-	s := newStage(t, w)
+	s := newStage(t, w, c.contextTokens)
 	s.server.Enqueue(c.replies...)
 	last := s.drive()
 	for _, happens := range c.acts {
@@ -179,6 +203,9 @@ func (c scene) play(t *testing.T, w wireUnderTest) {
 	request := s.final()
 	if s.state().Finished == nil {
 		t.Fatalf("the run has not ended: it waits for %s %s", last.Kind, last.Waiting)
+	}
+	if told := s.state().Context; told.Through != c.shortened || told.Summarised != c.summarised {
+		t.Errorf("%d turns are told of and %d summarised, want %d and %d", told.Through, told.Summarised, c.shortened, c.summarised)
 	}
 	var got []fakemodel.Message
 	for _, m := range request.Messages {

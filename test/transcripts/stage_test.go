@@ -31,7 +31,7 @@ type stage struct {
 	air     []run.Sending
 }
 
-func newStage(t *testing.T, w wireUnderTest) *stage {
+func newStage(t *testing.T, w wireUnderTest, contextTokens int64) *stage {
 	t.Helper()
 	server, err := fakemodel.Start(fakemodel.Options{})
 	if err != nil {
@@ -48,7 +48,7 @@ func newStage(t *testing.T, w wireUnderTest) *stage {
 		draft: journal.Draft{State: journal.NewState(runUID)},
 		facts: run.Facts{
 			Now: begins, Desired: run.Active, Policies: rules(t),
-			Configuration: &run.Configuration{Started: started(w)},
+			Configuration: &run.Configuration{Started: started(w, contextTokens)},
 		},
 	}
 }
@@ -99,7 +99,12 @@ func (s *stage) claim() bool {
 	if s.state().Owner == s.worker() {
 		return false
 	}
-	s.append(journal.Claimed{Worker: s.worker(), Previous: s.state().Owner}, journal.Meta{})
+	claimed := journal.Claimed{Worker: s.worker(), Previous: s.state().Owner}
+	if s.state().Owner != "" && s.state().DecisionDue() {
+		lost := run.Estimate(s.state(), prompt.Project(s.state()))
+		claimed.Lost = &lost
+	}
+	s.append(claimed, journal.Meta{})
 	return true
 }
 
@@ -145,7 +150,7 @@ func (s *stage) drive() run.Step {
 // ask sends the request and records what comes of it.
 func (s *stage) ask(step run.Step) {
 	s.t.Helper()
-	asked := run.Asked{Request: step.Request, Clipped: step.Clipped}
+	asked := run.Asking(step)
 	reply, err := s.client.Decide(s.t.Context(), step.Request)
 	s.accepted()
 	var failure *model.Error
@@ -154,6 +159,8 @@ func (s *stage) ask(step run.Step) {
 		s.add(run.RecordFailure(s.look(), asked, failure))
 	case err != nil:
 		s.t.Fatalf("an error of another kind: %v", err)
+	case asked.Through > 0:
+		s.add(run.RecordSummary(s.look(), asked, reply))
 	default:
 		s.add(run.RecordReply(s.look(), asked, reply))
 	}
