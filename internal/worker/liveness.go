@@ -119,9 +119,19 @@ func (o *Observer) State(identity string) State {
 
 // Workers lists the identities that live and take up runs, sorted.
 func (o *Observer) Workers() []string {
+	return o.identities(func(observed observation) bool { return !observed.Draining })
+}
+
+// Sharers lists the identities that live, sorted: what a worker that hands its runs over
+// has under way still counts against what all may do together.
+func (o *Observer) Sharers() []string {
+	return o.identities(func(observation) bool { return true })
+}
+
+func (o *Observer) identities(counts func(observation) bool) []string {
 	live := map[string]bool{}
 	for _, observed := range o.seen {
-		if observed.Holder != "" && !observed.dead && !observed.Draining {
+		if observed.Holder != "" && !observed.dead && counts(observed) {
 			live[observed.Holder] = true
 		}
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	Heartbeat func() bool
 	// Go starts what runs beside the beats.
 	Go func(func())
-	// Changed is called when the set of live workers changed.
+	// Changed is called when the live workers changed, or which of them take up runs.
 	Changed func()
 }
 
@@ -55,11 +55,14 @@ type Membership struct {
 
 	mu       sync.Mutex
 	observer *Observer
-	// renewed is when the newest successful renewal was begun.
-	renewed time.Time
-	version string
-	known   bool
-	workers []string
+	// renewed is when the newest successful renewal was begun, and unbroken the first
+	// since when no later one came too late.
+	renewed, unbroken time.Time
+	version           string
+	known             bool
+	// looked is when the newest look at all leases was begun, which showed these.
+	looked           time.Time
+	workers, sharers []string
 	// draining is set once this worker is on its way out.
 	draining bool
 }
@@ -190,6 +193,9 @@ func (m *Membership) renew(ctx context.Context, began time.Time) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.fresh(began) {
+		m.unbroken = began
+	}
 	m.renewed, m.version = began, lease.ResourceVersion
 	return nil
 }
@@ -208,6 +214,7 @@ func (m *Membership) Confirm(ctx context.Context, identity string) State {
 
 // look reads every worker's Lease live, and says what that shows of one worker.
 func (m *Membership) look(ctx context.Context, identity string) (State, error) {
+	began := m.options.Clock.Now()
 	var leases coordinationv1.LeaseList
 	if err := m.options.Client.List(ctx, &leases, client.InNamespace(m.options.Namespace), client.HasLabels{LabelWorker}); err != nil {
 		return Live, fmt.Errorf("listing worker leases: %w", err)
@@ -222,9 +229,10 @@ func (m *Membership) look(ctx context.Context, identity string) (State, error) {
 	now := m.options.Clock.Now()
 	m.observer.Tick(now, m.fresh(now))
 	m.observer.Observe(now, seen)
-	before := m.workers
-	m.workers, m.known = m.observer.Workers(), true
-	changed := !slices.Equal(before, m.workers)
+	workers, sharers := m.workers, m.sharers
+	m.workers, m.sharers, m.known = m.observer.Workers(), m.observer.Sharers(), true
+	m.looked = began
+	changed := !slices.Equal(workers, m.workers) || !slices.Equal(sharers, m.sharers)
 	state := m.observer.State(identity)
 	m.mu.Unlock()
 	if changed && m.options.Changed != nil {
@@ -302,4 +310,14 @@ func (m *Membership) Workers() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.workers
+}
+
+// Sharers lists those among whom the installation's limits are divided, this worker
+// included, and when it may use its share: everybody needs a lease at most to notice that
+// it is there, or is back. Known is false while it has not looked lately who they are.
+func (m *Membership) Sharers(now time.Time) (members []string, from time.Time, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known = !m.looked.IsZero() && now.Before(m.looked.Add(m.options.Lease*2/3))
+	return m.sharers, m.unbroken.Add(m.options.Lease), known
 }

@@ -205,3 +205,81 @@ func TestWhoSleptClearsNothing(t *testing.T) {
 		t.Errorf("a worker that slept for an hour cleared a lease after half an hour of watching: %v", err)
 	}
 }
+
+// sharing is what a member would divide limits by now.
+func (c *cluster) sharing(t *testing.T, m *Membership, want ...string) (usable bool) {
+	t.Helper()
+	members, from, known := m.Sharers(c.clock.Now())
+	if diff := cmp.Diff(want, members); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	return known && !c.clock.Now().Before(from)
+}
+
+func TestANewMemberWaitsALeaseForItsShare(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.member("a", "1"), c.member("b", "1")
+	if _, _, known := a.Sharers(c.clock.Now()); known {
+		t.Error("a member that never looked knows who shares")
+	}
+	c.pass(t, lease, a)
+	if c.sharing(t, a, "a-1") {
+		t.Error("may use a share that somebody may not know of")
+	}
+	c.pass(t, tickInterval, a)
+	if !c.sharing(t, a, "a-1") {
+		t.Error("may not use its share after a lease")
+	}
+	c.pass(t, lease, a, b)
+	if !c.sharing(t, a, "a-1", "b-1") || c.sharing(t, b, "a-1", "b-1") {
+		t.Error("the newcomer does not wait, or the other does")
+	}
+	c.pass(t, tickInterval, a, b)
+	if !c.sharing(t, b, "a-1", "b-1") {
+		t.Error("the newcomer may not use its share after a lease")
+	}
+}
+
+func TestAMemberThatWasLateWaitsAgain(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.member("a", "1"), c.member("b", "1")
+	c.pass(t, 2*lease, a, b)
+	// Not long enough to be dead, but long enough that it could not be sure.
+	c.clock.Step(lease * 3 / 4)
+	if _, _, known := a.Sharers(c.clock.Now()); known {
+		t.Error("who has not looked for long knows who shares")
+	}
+	c.pass(t, lease, a, b)
+	if c.sharing(t, a, "a-1", "b-1") {
+		t.Error("may use its share at once")
+	}
+	c.pass(t, tickInterval, a, b)
+	if !c.sharing(t, a, "a-1", "b-1") {
+		t.Error("may not use its share after a lease")
+	}
+}
+
+func TestAMemberSharesUntilItIsGone(t *testing.T) {
+	c := newCluster(t)
+	changes := 0
+	a := NewMembership(Options{Client: c.client, Clock: c.clock, Namespace: "pawl-system", Name: "a", Incarnation: "1", Lease: lease, Changed: func() { changes++ }})
+	b := c.member("b", "1")
+	c.pass(t, 2*lease, a, b)
+	if err := b.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(t, time.Second, a, b)
+	c.sharing(t, a, "a-1", "b-1")
+	if diff := cmp.Diff([]string{"a-1"}, a.Workers()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	changes = 0
+	if err := b.release(); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(t, time.Second, a)
+	c.sharing(t, a, "a-1")
+	if changes != 1 {
+		t.Errorf("told of %d changes, want one", changes)
+	}
+}
