@@ -54,7 +54,7 @@ func main() {
 	flag.StringVar(&o.workerName, "worker-name", workerName(), "Name of this process, unique among replicas. Default: POD_NAME, then the host name.")
 	flag.StringVar(&o.namespace, "namespace", namespace(), "Namespace of the worker Leases. Default: POD_NAMESPACE, then pawl-system.")
 	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second, "How long a replica that stopped renewing is waited for; at least 2s.")
-	flag.IntVar(&o.maxConcurrentTurns, "max-concurrent-turns", 500, "How many model requests this process has under way at once; the others wait.")
+	flag.IntVar(&o.maxConcurrentTurns, "max-concurrent-turns", 500, "How many requests to models this process has under way at once; at least 1. The others wait, and those of the namespace with the least under way come first.")
 	flag.IntVar(&o.maxTurnsPerNamespace, "max-concurrent-turns-per-namespace", 0, "How many of them for the runs of one namespace, so that no namespace takes all. Default: four fifths of --max-concurrent-turns.")
 	flag.IntVar(&o.workers, "workers", 8, "How many runs are reconciled at the same time. Waiting for models and tools takes none.")
 	flag.DurationVar(&o.journalRefusalTimeout, "journal-refusal-timeout", 10*time.Minute, "How long the API server may refuse a run's journal before the run ends as CheckpointFailed.")
@@ -74,6 +74,9 @@ func main() {
 func start(signalled context.Context, o options) error {
 	if o.leaseDuration < 2*time.Second {
 		return errors.New("--lease-duration must be at least 2s")
+	}
+	if o.maxConcurrentTurns < 1 || o.maxTurnsPerNamespace < 0 {
+		return errors.New("--max-concurrent-turns must be at least 1, --max-concurrent-turns-per-namespace at least 0")
 	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

@@ -127,16 +127,20 @@ type ModelSpec struct {
 }
 
 // ModelLimits bound the requests to a Model. They hold for the installation: each
-// replica has a share, exact while the set of replicas is steady.
+// replica has a share of whole requests, and a run is looked after by one that has any.
+// Exact while the set of replicas is steady; after a change what is under way already may
+// double them. A run that waits for its turn goes on counting as Running.
 // +kubebuilder:validation:XValidation:rule="has(self.maxConcurrentRequests) || has(self.requestsPerMinute)",message="set maxConcurrentRequests, requestsPerMinute or both"
 type ModelLimits struct {
-	// maxConcurrentRequests bounds the requests under way at once. Default: unbounded.
+	// maxConcurrentRequests bounds the requests under way at once. A change counts from
+	// the next request on. Default: unbounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxConcurrentRequests int32 `json:"maxConcurrentRequests,omitempty"`
 
-	// requestsPerMinute bounds the requests begun in a minute. Default: unbounded.
+	// requestsPerMinute bounds the requests begun in a minute, retries included. They are
+	// evenly spaced. A change counts from the next request on. Default: unbounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

@@ -255,6 +255,14 @@ type ToolProperties struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxCallsPerRun int32 `json:"maxCallsPerRun,omitempty"`
 
+	// requestsPerMinute bounds the attempts at calls of each tool matched here that are
+	// begun in a minute, of all runs under this policy and of all replicas together. They
+	// are evenly spaced, and a call that comes too early waits. Default: unbounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
+
 	// maxAttempts bounds the attempts at one call that failed in a way which may pass:
 	// the service asked to come back later, was not reached, or did not answer. Each is
 	// journalled. Default 3 for ReadOnly and Idempotent; a NonIdempotent call has one.

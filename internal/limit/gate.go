@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -140,9 +141,7 @@ func (g *Gate) Settle(now time.Time, uid string) []Who {
 		}
 		w.asked = false
 	}
-	if len(left) == 0 {
-		return nil
-	}
+	slices.SortFunc(left, func(a, b *waiter) int { return cmp.Compare(a.came, b.came) })
 	var woken []Who
 	for _, w := range left {
 		if w.granted {
@@ -154,6 +153,9 @@ func (g *Gate) Settle(now time.Time, uid string) []Who {
 			// Its time to ask again was reckoned from behind the one that left.
 			woken = append(woken, w.queue.waiters[0].who)
 		}
+	}
+	if len(left) == 0 {
+		return nil
 	}
 	return append(woken, g.serve(now, nil)...)
 }
@@ -215,7 +217,7 @@ func (g *Gate) revoke(w *waiter) {
 	g.granted = without(g.granted, w)
 	w.granted = false
 	g.count(w.queue, -1)
-	at, _ := slices.BinarySearchFunc(w.queue.waiters, w.came, func(other *waiter, came uint64) int { return int(int64(other.came) - int64(came)) })
+	at, _ := slices.BinarySearchFunc(w.queue.waiters, w.came, func(other *waiter, came uint64) int { return cmp.Compare(other.came, came) })
 	w.queue.waiters = slices.Insert(w.queue.waiters, at, w)
 }
 

@@ -52,7 +52,7 @@ func support() v1alpha1.ToolPolicySpec {
 	spec := servers(mcp("crm"), web("billing", "refund", "status"))
 	spec.Tools = []v1alpha1.ToolProperties{
 		{Match: []string{"crm.get_*", "crm.search_*"}, Effect: v1alpha1.EffectReadOnly, Execution: v1alpha1.ExecutionParallel, TimeoutSeconds: 10},
-		{Match: []string{"billing.refund"}, Effect: v1alpha1.EffectIdempotent, ConflictKey: "args.order_id", MaxCallsPerRun: 3, MaxAttempts: 3},
+		{Match: []string{"billing.refund"}, Effect: v1alpha1.EffectIdempotent, ConflictKey: "args.order_id", MaxCallsPerRun: 3, MaxAttempts: 3, RequestsPerMinute: 30},
 	}
 	refunds := ask("refunds", "billing.refund")
 	refunds.Approval = &v1alpha1.Approval{Message: "Refund over 100"}

@@ -173,13 +173,22 @@ func TestProperties(t *testing.T) {
 		},
 		"billing.refund": {
 			Entry: "policy-a: tools[1]", Effect: v1alpha1.EffectIdempotent, Execution: v1alpha1.ExecutionSequential,
-			TimeoutSeconds: 30, MaxResultBytes: 65536, MaxAttempts: 3, MaxCallsPerRun: 3,
+			TimeoutSeconds: 30, MaxResultBytes: 65536, MaxAttempts: 3, MaxCallsPerRun: 3, RequestsPerMinute: 30,
 			IdempotencyKeyLifetimeSeconds: 86400, HasConflictKey: true,
 		},
 	}
 	for tool, want := range tests {
 		if diff := cmp.Diff(want, set.Properties(tool)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tool, diff)
+		}
+	}
+}
+
+func TestOwner(t *testing.T) {
+	set := setOf(t, servers(mcp("crm")), servers(mcp("erp")))
+	for tool, want := range map[string]string{"crm.get": "policy-a", "erp.get.more": "policy-b", "other.get": "", "crm": "", "": ""} {
+		if got := set.Owner(tool); got != want {
+			t.Errorf("%q belongs to %q, want %q", tool, got, want)
 		}
 	}
 }

@@ -34,6 +34,8 @@ type Properties struct {
 	MaxAttempts int32
 	// MaxCallsPerRun bounds the calls of one run; 0 means no bound of its own.
 	MaxCallsPerRun int32
+	// RequestsPerMinute bounds the attempts begun in a minute by all runs; 0 means no bound.
+	RequestsPerMinute int32
 	// IdempotencyKeyLifetimeSeconds is how long the service remembers an effect key.
 	// Default 86400 for Idempotent, 0 for every other effect.
 	IdempotencyKeyLifetimeSeconds int32
@@ -57,6 +59,7 @@ func resolve(name string, spec v1alpha1.ToolProperties) Properties {
 		MaxResultBytes:    cmp.Or(spec.MaxResultBytes, defaultMaxResultBytes),
 		MaxAttempts:       cmp.Or(spec.MaxAttempts, defaultMaxAttempts),
 		MaxCallsPerRun:    spec.MaxCallsPerRun,
+		RequestsPerMinute: spec.RequestsPerMinute,
 		Required:          spec.Required,
 		IgnoreForProgress: slices.Clone(spec.IgnoreForProgress),
 		Reconcile:         spec.Reconcile.DeepCopy(),

@@ -77,6 +77,14 @@ func (s *Set) Properties(fullName string) Properties {
 	return properties
 }
 
+// Owner names the policy that declares a tool's server, empty when none does.
+func (s *Set) Owner(fullName string) string {
+	if owner := s.owner(fullName); owner != nil {
+		return owner.name
+	}
+	return ""
+}
+
 // maxConflictKey is how long a conflict key may be before its digest takes its place.
 const maxConflictKey = 128
 

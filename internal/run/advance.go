@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pawl-run/pawl/internal/journal"
 )
@@ -180,10 +181,15 @@ func giveUp(f Facts, turn *journal.Turn) (Step, bool) {
 func send(f Facts, turn *journal.Turn) Step {
 	var dispatch journal.CallDispatched
 	step := Step{Kind: Send, Until: workDeadline(f)}
-	retry := step.Until
+	retry, message := step.Until, ""
 	for _, call := range startable(turn) {
 		if at := nextAttempt(call); f.Now.Before(at) {
 			retry = earliest(retry, at)
+			continue
+		}
+		if at := f.Throttled[call.Call.ID]; f.Now.Before(at) {
+			retry = earliest(retry, earliest(at, lapses(turn, call)))
+			message = fmt.Sprintf("waiting to call %s as often as its policy allows (requestsPerMinute)", call.Call.Tool)
 			continue
 		}
 		timeout := seconds(call.Call.TimeoutSeconds)
@@ -199,7 +205,19 @@ func send(f Facts, turn *journal.Turn) Step {
 	if turn.AllDone() {
 		return complete(f, turn)
 	}
-	return Step{Kind: Await, Waiting: "Running", Until: retry}
+	return Step{Kind: Await, Waiting: "Running", Message: message, Until: retry}
+}
+
+// lapses is when a call that waits may no longer be sent as it is, zero for never.
+func lapses(turn *journal.Turn, call *journal.CallState) time.Time {
+	switch {
+	case call.Phase == journal.PhaseRetrying && call.Call.Effect == journal.Idempotent:
+		return keyLapses(call)
+	case turn.Gate == journal.GateGranted && !turn.Dispatched:
+		return turn.Granted.ExpiresAt
+	default:
+		return time.Time{}
+	}
 }
 
 // startable lists the calls of the current group that are ready and whose conflict

@@ -137,6 +137,67 @@ func TestRetries(t *testing.T) {
 	})
 }
 
+func TestTheRateOfATool(t *testing.T) {
+	throttles := func(d time.Duration, ids ...string) act {
+		return func(s *stage, _ Step) {
+			s.facts.Throttled = map[string]time.Time{}
+			for _, id := range ids {
+				s.facts.Throttled[id] = s.facts.Now.Add(d)
+			}
+		}
+	}
+	waits := func(want time.Duration) act {
+		return func(s *stage, last Step) {
+			if got := last.Until.Sub(s.facts.Now); last.Kind != Await || got != want || last.Message != "waiting to call s.read as often as its policy allows (requestsPerMinute)" {
+				s.t.Fatalf("the run is to %s for %s (%s), want %s", last.Kind, got, last.Message, want)
+			}
+		}
+	}
+	playAll(t, map[string]scene{
+		"keeps a call back": {
+			acts: []act{throttles(7*time.Second, "a"), calls(called("a:read", `{}`)), inTheAir(), waits(7 * time.Second), untilThen, inTheAir("a")}, wantKind: Await,
+		},
+		"keeps no other call of its group back": {
+			acts: []act{throttles(7*time.Second, "a"), calls(called("a:read", `{}`), called("b:read", `{"n":1}`)), inTheAir("b"), untilThen, lands("b", gave(`1`)), inTheAir("a")}, wantKind: Await,
+			wantClasses: map[string]string{"b": "ok"},
+		},
+		"keeps the groups after it back": {
+			acts: []act{throttles(7*time.Second, "a"), calls(called("a:read", `{}`), called("b:act", `{}`)), inTheAir(), untilThen, inTheAir("a"), lands("a", gave(`1`)), inTheAir("b")}, wantKind: Await,
+			wantClasses: map[string]string{"a": "ok"},
+		},
+		"keeps an attempt back for longer than its back-off": {
+			acts: []act{calls(called("a:read", `{}`)), throttles(7*time.Second, "a"), lands("a", notSent), untilThen, waits(6 * time.Second), untilThen, inTheAir("a")}, wantKind: Await,
+		},
+		"does not outlast the key of an effect": {
+			acts: []act{calls(called("a:put", `{}`)), lands("a", timedOut), throttles(10*time.Hour, "a"), untilThen, inTheAir(), untilThen}, wantKind: Rest, wantWaiting: v1alpha1.ReasonOutcomeUnknown,
+		},
+		"does not keep the run from ending": {
+			acts: []act{throttles(time.Hour, "a"), calls(called("a:read", `{}`)), wants(Cancelled)}, wantReason: v1alpha1.ReasonCancelled,
+		},
+		"does not outlast the run's working time": {
+			acts: []act{throttles(10000*time.Hour, "a"), calls(called("a:read", `{}`)), inTheAir(), untilThen, inTheAir()}, wantReason: v1alpha1.ReasonDeadlineExceeded,
+		},
+	})
+}
+
+func TestARunThatIsHeld(t *testing.T) {
+	s := scene{}.play(t)
+	f := s.look()
+	soon, late := f.Now.Add(time.Second), f.Now.Add(10000*time.Hour)
+	if step := Hold(f, "why", soon); step.Kind != Await || step.Waiting != "Running" || step.Message != "why" || !step.Until.Equal(soon) {
+		t.Errorf("held as %+v", step)
+	}
+	if step := HandOver(f, "why", soon); step.Kind != Rest || step.Waiting != "Running" || step.Message != "why" || !step.Until.Equal(soon) {
+		t.Errorf("handed over as %+v", step)
+	}
+	if step := Hold(f, "why", late); !step.Until.Equal(workDeadline(f)) {
+		t.Errorf("held until %s, beyond its working time", step.Until)
+	}
+	if step := HandOver(f, "why", late); !step.Until.Equal(deadline(f)) {
+		t.Errorf("handed over until %s, beyond its end", step.Until)
+	}
+}
+
 // What no adapter should report is taken for the worst that it may mean.
 func TestOddOutcomes(t *testing.T) {
 	cases := map[string]struct {

@@ -58,6 +58,9 @@ type Facts struct {
 	// request to the model, and calls by id.
 	ModelInFlight bool
 	InFlight      map[string]bool
+	// Throttled says, by call id, from when on the rate of its tool lets a call be sent.
+	// Calls that are not in it need not wait.
+	Throttled map[string]time.Time
 }
 
 // Verdicts are what people said by annotation. A verdict without a name never acts.

@@ -136,7 +136,12 @@ func spared(call *journal.CallState) bool {
 const keyMargin = 5 * time.Minute
 
 func keyLives(now time.Time, call *journal.CallState) bool {
-	return canary.Is(canary.KeyOutlived) || now.Before(call.FirstSent.Add(seconds(call.Call.KeyLifetimeSeconds)-keyMargin))
+	return canary.Is(canary.KeyOutlived) || now.Before(keyLapses(call))
+}
+
+// keyLapses is when the service may have forgotten the key of a call that was sent.
+func keyLapses(call *journal.CallState) time.Time {
+	return call.FirstSent.Add(seconds(call.Call.KeyLifetimeSeconds) - keyMargin)
 }
 
 // suspension stops a run between steps, never within one.
@@ -184,6 +189,18 @@ func decide(f Facts) Step {
 // await keeps the run until something in flight ends or a deadline comes.
 func await(f Facts) Step {
 	return Step{Kind: Await, Waiting: "Running", Until: workDeadline(f)}
+}
+
+// Hold keeps a run that may not start something yet, such as a request to a model that has
+// enough of them, until a time, or the end of its working time if that comes first.
+func Hold(f Facts, message string, until time.Time) Step {
+	return Step{Kind: Await, Waiting: "Running", Message: message, Until: earliest(workDeadline(f), until)}
+}
+
+// HandOver lets go of a run that can't go on here, until a time, or the end of the run if
+// that comes first.
+func HandOver(f Facts, message string, until time.Time) Step {
+	return rest("Running", message, earliest(deadline(f), until))
 }
 
 // deadline is the wall-clock end of the run.

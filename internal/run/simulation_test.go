@@ -156,7 +156,14 @@ func (w *world) landOne() {
 			w.fail(anyFailure(w.rapid))
 			return
 		}
-		w.answer(w.reply())
+		reply := w.reply()
+		w.facts.Throttled = map[string]time.Time{}
+		for _, call := range reply.Decision.Calls {
+			if chance(w.rapid, "throttled", 8) {
+				w.facts.Throttled[call.ID] = w.facts.Now.Add(pick(w.rapid, "throttledFor", time.Second, time.Hour))
+			}
+		}
+		w.answer(reply)
 		return
 	}
 	for _, id := range w.underWay() {

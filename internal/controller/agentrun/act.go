@@ -96,15 +96,8 @@ func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *
 	return r.flush(ctx, object, s)
 }
 
-// fullRetry is how long a run waits for a free place in this process.
-const fullRetry = 250 * time.Millisecond
-
 // ask puts a request to the model in the air, or changes the step to one that waits.
 func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
-	if !r.flights.free(r.limit, object.Namespace) {
-		*step = run.Step{Kind: run.Await, Waiting: string(v1alpha1.ReasonRunning), Until: r.clock.Now().Add(fullRetry)}
-		return true, r.flush(ctx, object, s)
-	}
 	frozen := s.draft.State.Run.Model
 	decider, problem, err := r.clients.Model(ctx, object.Namespace, frozen)
 	if err != nil {
@@ -123,9 +116,9 @@ func (r *Reconciler) ask(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		}
 	}
 	timeout := time.Duration(frozen.RequestTimeoutSeconds) * time.Second
-	request := step.Request
-	asked := run.Asking(*step)
-	entry := &flight{asked: &asked}
+	request, asked, place := step.Request, run.Asking(*step), *s.place
+	s.place = nil
+	entry := &flight{asked: &asked, ended: func() { r.giveBack(place) }}
 	gate := r.rightToAsk()
 	r.flights.start(s.uid, s.key, entry, timeout, func(ctx context.Context, landed *flight) {
 		reply, err := decider.Decide(gate.guard(ctx), request)

@@ -38,7 +38,6 @@ const effectGrace = 10 * time.Second
 // flight is one thing under way outside: a request to the model, an attempt at a call,
 // or the resolution of a run's references.
 type flight struct {
-	namespace string
 	// call is the id of the call, empty for the model and for resolving; check is true
 	// for a look-up of its effect instead of an attempt.
 	call    string
@@ -54,6 +53,8 @@ type flight struct {
 	effectful bool
 	cancel    context.CancelFunc
 	started   time.Time
+	// ended is called once it has landed; nil for nothing to do.
+	ended func()
 
 	// What came of it, once done is true.
 	done          bool
@@ -89,7 +90,7 @@ func NewFlights(executor Executor, clock clock.WithDelayedExecution, wake func(t
 // start puts a flight in the air. Work fills in what came of it.
 func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, timeout time.Duration, work func(context.Context, *flight)) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	entry.cancel, entry.started, entry.namespace = cancel, f.clock.Now(), key.Namespace
+	entry.cancel, entry.started = cancel, f.clock.Now()
 	f.mu.Lock()
 	f.byRun[uid] = append(f.byRun[uid], entry)
 	f.mu.Unlock()
@@ -123,7 +124,7 @@ func (f *Flights) land(uid types.UID, key types.NamespacedName, entry, landed *f
 	}
 	f.fill(entry, landed)
 	f.mu.Unlock()
-	f.wake(key)
+	f.tell(key, entry)
 }
 
 // giveUp lands a flight that does not come back.
@@ -138,6 +139,14 @@ func (f *Flights) giveUp(uid types.UID, key types.NamespacedName, entry *flight)
 	}
 	f.fill(entry, hung(entry))
 	f.mu.Unlock()
+	f.tell(key, entry)
+}
+
+// tell lets those know who wait for a flight to end.
+func (f *Flights) tell(key types.NamespacedName, entry *flight) {
+	if entry.ended != nil {
+		entry.ended()
+	}
 	f.wake(key)
 }
 
@@ -260,34 +269,6 @@ type underWay struct {
 
 func (u underWay) empty() bool {
 	return !u.model && !u.resolving && len(u.calls) == 0 && len(u.checks) == 0
-}
-
-// places bounds the requests to models that a process has in flight, zero for no bound: so
-// many in all, and so many of them for one namespace, that one alone never takes all.
-type places struct{ all, namespace int }
-
-// free says whether another request to a model has a place.
-func (f *Flights) free(limit places, namespace string) bool {
-	all, own := f.requests(namespace)
-	return limit.all <= 0 || all < limit.all && own < limit.namespace
-}
-
-// requests counts what is asked of models in this process, and for one namespace.
-func (f *Flights) requests(namespace string) (all, own int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, entries := range f.byRun {
-		for _, entry := range entries {
-			if entry.asked == nil || entry.done {
-				continue
-			}
-			all++
-			if entry.namespace == namespace {
-				own++
-			}
-		}
-	}
-	return all, own
 }
 
 // stop ends everything of a run: at once, or after the grace for calls that may have

@@ -69,35 +69,19 @@ func TestFlightsTellKindsApart(t *testing.T) {
 	if air := f.underWay("uid", nil); !air.model || !air.resolving || len(air.calls) != 0 {
 		t.Errorf("under way: %+v", air)
 	}
-	if n, own := f.requests("ns"); n != 2 || own != 2 {
-		t.Errorf("%d requests to models, %d of the namespace, want 2", n, own)
-	}
 	executor.run()
-	if n, _ := f.requests("ns"); n != 0 {
-		t.Errorf("%d requests to models after they have ended", n)
-	}
 }
 
-// TestNoNamespaceTakesEveryPlace checks that a namespace with any number of runs leaves
-// places to the others.
-func TestNoNamespaceTakesEveryPlace(t *testing.T) {
-	f, _, _, _ := newFlights(t)
-	limit := places{10, 8}
-	floods := types.NamespacedName{Namespace: "floods", Name: "run"}
-	for range 8 {
-		if !f.free(limit, "floods") {
-			t.Fatal("refused before the namespace had its share")
-		}
-		f.start("uid", floods, &flight{asked: &run.Asked{}}, time.Hour, func(context.Context, *flight) {})
-	}
-	if f.free(limit, "floods") || !f.free(limit, "ns") {
-		t.Errorf("one more: the flooding namespace %v, another %v", f.free(limit, "floods"), f.free(limit, "ns"))
-	}
-	for range 2 {
-		f.start("uid", flightKey, &flight{asked: &run.Asked{}}, time.Hour, func(context.Context, *flight) {})
-	}
-	if f.free(limit, "ns") || !f.free(places{}, "ns") {
-		t.Error("more than all places are given, or no bound bounds")
+// TestAnEndIsToldOnce checks that a place is given back once, however often a flight lands.
+func TestAnEndIsToldOnce(t *testing.T) {
+	f, executor, clock, _ := newFlights(t)
+	ends := 0
+	f.start("uid", flightKey, &flight{asked: &run.Asked{}, ended: func() { ends++ }}, time.Second, func(context.Context, *flight) {})
+	f.drop("uid")
+	clock.Step(time.Minute)
+	executor.run()
+	if ends != 1 {
+		t.Errorf("told %d times that it has ended", ends)
 	}
 }
 

@@ -42,6 +42,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		Checking:        air.checks,
 		ModelInFlight:   air.model,
 		InFlight:        air.calls,
+		Throttled:       s.throttled,
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 type notes struct {
 	// claimable is since when the run could be taken up, since it has no owner that lives.
 	claimable time.Time
+	// passed is until when this worker leaves the run to the others, since it may not do
+	// what comes next.
+	passed time.Time
 	// ending is since when a living owner was seen not to have ended a run that people
 	// want to end.
 	ending time.Time

@@ -37,13 +37,16 @@ type Membership interface {
 	Confirm(ctx context.Context, identity string) worker.State
 	// Workers lists those that live and take up runs.
 	Workers() []string
+	// Sharers lists those among whom limits are divided, and says from when on this worker
+	// may use its share; known is false while it has not looked lately.
+	Sharers(now time.Time) (members []string, from time.Time, known bool)
 	// Lease is how long a worker that stopped renewing is waited for.
 	Lease() time.Duration
 }
 
 // entitled says whether this worker may look after the run now, and when to look again
 // otherwise. It goes by hints; a claim is decided by the journal.
-func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Duration) {
+func (r *Reconciler) entitled(ctx context.Context, object *v1alpha1.AgentRun) (ok bool, again time.Duration) {
 	now := r.clock.Now()
 	if !r.members.Fresh(now) {
 		// Without a lease of one's own nothing is started; what is in the air may land.
@@ -61,7 +64,7 @@ func (r *Reconciler) entitled(object *v1alpha1.AgentRun) (ok bool, again time.Du
 	if r.draining.Load() {
 		return false, 0
 	}
-	return r.preferred(object.UID, now)
+	return r.preferred(ctx, object, now)
 }
 
 // mayPreempt lets a run be taken from a live owner that has ignored a cancellation for
@@ -82,12 +85,16 @@ func ends(object *v1alpha1.AgentRun) bool {
 
 // preferred leaves a run without owner to the workers that come before this one in its
 // order of preference, a second each.
-func (r *Reconciler) preferred(uid types.UID, now time.Time) (bool, time.Duration) {
-	rank := worker.Rank(string(uid), r.worker, r.members.Workers())
+func (r *Reconciler) preferred(ctx context.Context, object *v1alpha1.AgentRun, now time.Time) (bool, time.Duration) {
+	notes := r.memory.of(object.UID)
+	rank := r.rank(ctx, object, now)
+	if now.Before(notes.passed) {
+		rank += len(r.members.Workers())
+	}
 	if rank == 0 {
 		return true, 0
 	}
-	left := since(&r.memory.of(uid).claimable, now).Add(time.Duration(rank) * rankDelay).Sub(now)
+	left := since(&notes.claimable, now).Add(time.Duration(rank) * rankDelay).Sub(now)
 	return left <= 0, left
 }
 

@@ -77,9 +77,9 @@ type Reconciler struct {
 	clients  Clients
 
 	flights        *Flights
+	places         *places
 	refusalTimeout time.Duration
 	deletionGrace  time.Duration
-	limit          places
 
 	wakeups  wakeups
 	memory   memory
@@ -93,7 +93,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
-		limit:         places{o.MaxConcurrentTurns, cmp.Or(o.MaxConcurrentTurnsPerNamespace, max(o.MaxConcurrentTurns*4/5, 1))},
+		places:        newPlaces(o.MaxConcurrentTurns, o.MaxConcurrentTurnsPerNamespace),
 		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
@@ -124,10 +124,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.abandon(old)
 		r.flights.forget(old)
 	}
+	defer r.leaveQueues(object.UID)
 	if nothingLeft(object) && (endedInStatusAlone(object) || len(r.flights.landed(object.UID)) == 0) {
 		return r.leave(ctx, object)
 	}
-	if entitled, again := r.entitled(object); !entitled {
+	if entitled, again := r.entitled(ctx, object); !entitled {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	result, err := r.move(ctx, object)
@@ -173,6 +174,7 @@ func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.
 	if err != nil || session == nil {
 		return ctrl.Result{}, err
 	}
+	defer r.vacate(session)
 	if foreign, again := r.foreign(ctx, object, session); foreign {
 		err := r.testify(ctx, object, session)
 		if err == nil {
@@ -238,8 +240,12 @@ func effectsAhead(turn *journal.Turn) bool {
 
 // drive asks for steps and acts on them until the run has to wait.
 func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *session, rules rules) (run.Step, error) {
+	s.admitted, s.throttled = map[string]bool{}, map[string]time.Time{}
 	for range maxSteps {
-		step := r.hold(s, run.Next(r.facts(object, s, rules)))
+		step, err := r.admit(ctx, object, s, rules, r.hold(s, run.Next(r.facts(object, s, rules))))
+		if err != nil {
+			return run.Step{}, err
+		}
 		if step.Kind == run.Send {
 			if err := r.guard(ctx, object, s, step); err != nil {
 				return run.Step{}, err
@@ -402,5 +408,6 @@ func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, ref
 // abandon lets a run out of hand that is gone or needs nothing more.
 func (r *Reconciler) abandon(uid types.UID) {
 	r.flights.drop(uid)
+	r.leaveQueues(uid)
 	r.memory.forget(uid)
 }

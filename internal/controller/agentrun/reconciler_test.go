@@ -31,7 +31,6 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
-	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/worker"
 )
 
@@ -102,9 +101,12 @@ func (b *bench) restart() {
 // alone is a membership of one worker, which outlives all that went before.
 type alone string
 
-func (a alone) Identity() string                                     { return string(a) }
-func (a alone) Fresh(time.Time) bool                                 { return true }
-func (a alone) Workers() []string                                    { return []string{string(a)} }
+func (a alone) Identity() string     { return string(a) }
+func (a alone) Fresh(time.Time) bool { return true }
+func (a alone) Workers() []string    { return []string{string(a)} }
+func (a alone) Sharers(time.Time) ([]string, time.Time, bool) {
+	return []string{string(a)}, time.Time{}, true
+}
 func (a alone) Lease() time.Duration                                 { return 15 * time.Second }
 func (a alone) Confirm(_ context.Context, other string) worker.State { return a.State(other) }
 func (a alone) State(other string) worker.State {
@@ -448,30 +450,6 @@ func TestARunThatIsGone(t *testing.T) {
 	if b.r.memory.session("uid-1") != nil || len(b.r.flights.landed("uid-1")) != 0 {
 		t.Error("something of it is kept")
 	}
-}
-
-func TestNoMoreRequestsThanAllowed(t *testing.T) {
-	b := newBench(t, final())
-	b.r.limit = places{1, 1}
-	b.r.flights.start("other", flightKey, &flight{asked: &run.Asked{}}, 0, func(context.Context, *flight) {})
-	other := b.executor.pending
-	b.executor.pending = nil
-	for range 5 {
-		result, err := b.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b.executor.run() == 0 && result.RequeueAfter != fullRetry {
-			t.Errorf("looks again after %s, want %s", result.RequeueAfter, fullRetry)
-		}
-	}
-	b.want(v1alpha1.ReasonRunning, 0)
-	if n := b.count(journal.TypeDecisionMade); n != 0 {
-		t.Errorf("%d decisions while another run has the only place", n)
-	}
-	other[0]()
-	b.drive()
-	b.want(v1alpha1.ReasonCompleted, 0)
 }
 
 func TestPollInterval(t *testing.T) {

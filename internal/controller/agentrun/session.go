@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
+	"github.com/pawl-run/pawl/internal/limit"
 	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/strictjson"
@@ -35,6 +36,13 @@ type session struct {
 	mark time.Time
 	// shown is when status was last written.
 	shown time.Time
+	// place is the limit under which the request to the model that is about to begin was
+	// given a place.
+	place *limit.Key
+	// admitted are the calls that may be sent in this reconcile, and throttled says when
+	// the others may, by id.
+	admitted  map[string]bool
+	throttled map[string]time.Time
 	// configuration is what resolving came to.
 	configuration *run.Configuration
 	// waiting is the reason last shown.
