@@ -154,6 +154,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Changed:   func() { reconciler.WakeAll(ctx) },
 		Go:        agentrun.Goroutines{}.Go,
 	})
+	adapters := agentrun.NewAdapters(mgr.GetClient())
 	reconciler = agentrun.New(agentrun.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
@@ -161,7 +162,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
 		MaxConcurrentTurns: o.maxConcurrentTurns, MaxConcurrentTurnsPerNamespace: o.maxTurnsPerNamespace,
 		JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
-		Clients: agentrun.NewAdapters(mgr.GetClient()),
+		Clients: adapters,
 	})
 	if err := mgr.Add(members); err != nil {
 		return operator{}, fmt.Errorf("adding the worker membership: %w", err)
@@ -169,7 +170,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 	if err := reconciler.SetupWithManager(ctx, mgr, o.workers); err != nil {
 		return operator{}, fmt.Errorf("registering the AgentRun controller: %w", err)
 	}
-	if err := toolpolicy.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {
+	if err := toolpolicy.New(mgr.GetClient(), adapters).SetupWithManager(mgr); err != nil {
 		return operator{}, fmt.Errorf("registering the ToolPolicy controller: %w", err)
 	}
 	if err := modelcontroller.New(mgr.GetClient()).SetupWithManager(mgr); err != nil {

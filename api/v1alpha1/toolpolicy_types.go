@@ -402,13 +402,59 @@ type ToolPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// tools are those whose definitions are part of the policy itself. The tools of
-	// an MCP server are listed when a run starts.
+	// tools that exist: those whose definitions are part of the policy itself, and those
+	// that its MCP servers offered when the operator last asked, at most ten minutes ago.
+	// A run asks again when it starts. Of more than 2048 the first by name are shown.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=4096
 	Tools []ResolvedTool `json:"tools,omitempty"`
+
+	// quarantined are tools that an MCP server offered and no run gets, with what to
+	// change in the server. Of more than 128 the first by name are shown.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Quarantined []QuarantinedTool `json:"quarantined,omitempty"`
+
+	// unavailable are MCP servers that did not say what they offer when the operator last
+	// asked. A run that needs one waits as ConfigurationNotReady.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Unavailable []UnavailableServer `json:"unavailable,omitempty"`
+}
+
+// QuarantinedTool is a tool that can't be used, though its server can.
+type QuarantinedTool struct {
+	// name is the full name; a name that is not allowed is shown shortened and escaped.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	Name string `json:"name"`
+
+	// reason says what to change in the server.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason"`
+}
+
+// UnavailableServer is a server that could not be asked for its tools.
+type UnavailableServer struct {
+	// name of the server in spec.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	Name string `json:"name"`
+
+	// reason says what stands in the way.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason"`
 }
 
 // ResolvedTool is a tool with the properties that apply to it.
@@ -423,7 +469,7 @@ type ResolvedTool struct {
 	// +required
 	Effect Effect `json:"effect"`
 
-	// digest of name, description and schema.
+	// digest of name, description, schema and, where a server gives them, annotations.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80

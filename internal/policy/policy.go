@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/strictjson"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // Policy is a compiled ToolPolicy. It never changes.
@@ -58,7 +59,7 @@ type Tool struct {
 	Description string
 	InputSchema json.RawMessage
 	Effect      v1alpha1.Effect
-	// Digest is ToolDigest of the above.
+	// Digest is that of the definition.
 	Digest string
 }
 
@@ -76,21 +77,16 @@ func (p *Policy) Tools() []Tool {
 				Description: t.Description,
 				InputSchema: t.InputSchema.Raw,
 				Effect:      p.propertiesOf(name).resolved.Effect,
-				Digest:      ToolDigest(name, t.Description, t.InputSchema.Raw),
+				Digest:      tool.Definition{Description: t.Description, InputSchema: t.InputSchema.Raw}.Digest(name),
 			})
 		}
 	}
 	return tools
 }
 
-// ToolDigest names a tool's definition, so that a change is noticed. Spelling of the
-// schema that changes no value, such as white space, changes no digest either.
-func ToolDigest(fullName, description string, inputSchema []byte) string {
-	schema, err := strictjson.CanonicalBytes(inputSchema)
-	if err != nil {
-		schema = inputSchema // refused elsewhere; a digest is still a digest
-	}
-	return strictjson.Digest(strictjson.Canonical([]any{fullName, description, string(schema)}))
+// Effect that applies to a tool by its full name.
+func (p *Policy) Effect(fullName string) v1alpha1.Effect {
+	return p.propertiesOf(fullName).resolved.Effect
 }
 
 // digestOf names a part of a spec by its content.

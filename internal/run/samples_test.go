@@ -99,7 +99,7 @@ func sampleRun(edits ...func(*journal.RunStarted)) *journal.RunStarted {
 	for _, name := range names {
 		started.Tools = append(started.Tools, journal.Tool{
 			Name: name, Alias: aliases[name], InputSchema: []byte(sampleSchema),
-			Digest: policy.ToolDigest(name, "", []byte(sampleSchema)),
+			Digest: tool.Definition{InputSchema: []byte(sampleSchema)}.Digest(name),
 		})
 	}
 	started.Tools = append(append(started.Tools, ReadTool()), BuiltInTools()...)

@@ -7,6 +7,14 @@
 // accepts, so it refuses what other readers only tolerate.
 package strictjson
 
+import (
+	"errors"
+	"math"
+)
+
+// ErrTooManyValues is in the error for a document with more values than its limit.
+var ErrTooManyValues = errors.New("too many values")
+
 const (
 	// DefaultMaxBytes bounds a document where Limits doesn't.
 	DefaultMaxBytes = 256 << 10
@@ -27,6 +35,9 @@ type Limits struct {
 	MaxBytes int
 	// MaxDepth bounds the nesting of arrays and objects; a scalar has depth 0.
 	MaxDepth int
+	// MaxValues bounds the values in it, since small ones take many times their text in
+	// memory. No bound by default.
+	MaxValues int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -35,6 +46,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.MaxDepth <= 0 {
 		l.MaxDepth = DefaultMaxDepth
+	}
+	if l.MaxValues <= 0 {
+		l.MaxValues = math.MaxInt
 	}
 	return l
 }

@@ -19,7 +19,7 @@ func Parse(data []byte, limits Limits) (any, error) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return nil, fmt.Errorf("the JSON text starts with a byte order mark: remove it")
 	}
-	p := &parser{data: data, maxDepth: limits.MaxDepth}
+	p := &parser{data: data, maxDepth: limits.MaxDepth, left: limits.MaxValues}
 	p.space()
 	if p.pos == len(p.data) {
 		return nil, fmt.Errorf("the JSON text is empty: give one JSON value")
@@ -56,7 +56,9 @@ type parser struct {
 	data     []byte
 	pos      int
 	maxDepth int
-	path     []string
+	// left is how many more values there may be.
+	left int
+	path []string
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -96,6 +98,9 @@ func (p *parser) peek() byte {
 }
 
 func (p *parser) value(depth int) (any, error) {
+	if p.left--; p.left < 0 {
+		return nil, fmt.Errorf("invalid JSON at %s (byte %d): %w: make it smaller", p.place(), p.pos, ErrTooManyValues)
+	}
 	switch c := p.peek(); {
 	case c == '{' || c == '[':
 		if depth >= p.maxDepth {

@@ -2,6 +2,7 @@ package strictjson_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -200,4 +201,15 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("canonical form of %q does not read back: %v", data, err)
 		}
 	})
+}
+
+func TestMaxValues(t *testing.T) {
+	for text, values := range map[string]int{`1`: 1, `[]`: 1, `[1,2]`: 3, `{"a":{"b":[null]}}`: 4} {
+		if _, err := strictjson.Parse([]byte(text), strictjson.Limits{MaxValues: values}); err != nil {
+			t.Errorf("%s within %d: %v", text, values, err)
+		}
+		if _, err := strictjson.Parse([]byte(text), strictjson.Limits{MaxValues: values - 1}); values > 1 && !errors.Is(err, strictjson.ErrTooManyValues) {
+			t.Errorf("%s within %d: %v", text, values-1, err)
+		}
+	}
 }

@@ -9,15 +9,35 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // Server is one place that tools come from.
 type Server interface {
-	// List names the tools that the server has, in a stable order. The error says
-	// what to change and holds no secret.
-	List(ctx context.Context) ([]Definition, error)
+	// List says what the server offers. The error says what to change and holds no
+	// secret.
+	List(ctx context.Context) (Listing, error)
 	// Call makes one attempt at one call. Whatever happens is in the outcome.
 	Call(ctx context.Context, call Call) Outcome
+}
+
+// Listing is what a server offers.
+type Listing struct {
+	// Tools that can be used, in a stable order, each name once.
+	Tools []Definition
+	// Quarantined are those that can't, in a stable order. One bad tool is no reason to
+	// do without the others.
+	Quarantined []Quarantined
+}
+
+// Quarantined is a tool that its server offers and nobody gets.
+type Quarantined struct {
+	// Name as the server spells it, shortened where it is long; fit to be shown, and
+	// for nothing else.
+	Name string
+	// Reason says what to change, in at most 512 bytes.
+	Reason string
 }
 
 // Definition is a tool as its server describes it; all of it is untrusted input.
@@ -25,12 +45,36 @@ type Definition struct {
 	Name        string
 	Description string
 	InputSchema json.RawMessage
+	// Annotations are the server's hints about the tool, nil for none.
+	Annotations json.RawMessage
+}
+
+// Digest names the definition under the tool's full name, so that a change is noticed.
+// Spelling that changes no value, such as white space, changes no digest either.
+func (d Definition) Digest(fullName string) string {
+	parts := []any{fullName, d.Description, canonical(d.InputSchema)}
+	if len(d.Annotations) > 0 {
+		parts = append(parts, canonical(d.Annotations))
+	}
+	return strictjson.Digest(strictjson.Canonical(parts))
+}
+
+func canonical(text json.RawMessage) string {
+	same, err := strictjson.CanonicalBytes(text)
+	if err != nil {
+		same = text // refused elsewhere; a digest is still a digest
+	}
+	return string(same)
 }
 
 // Call is one attempt at one tool call.
 type Call struct {
-	// Tool is the server's own name of the tool.
-	Tool string
+	// Tool is the server's own name of the tool, FullName the one that the run knows it
+	// by.
+	Tool, FullName string
+	// Digest is that of the definition that the model was shown, empty where none was. A
+	// tool that is defined otherwise by now is not called.
+	Digest string
 	// Arguments is a JSON object that satisfies the tool's schema.
 	Arguments json.RawMessage
 	// ID of the call, unique in the run.
@@ -113,4 +157,22 @@ type Outcome struct {
 	Message string
 	// Receipt is the service's own id of the effect, at most 256 characters.
 	Receipt string
+}
+
+// Changed says whether a call is for another definition than the tool has now.
+func (d Definition) Changed(call Call) bool {
+	return call.Digest != "" && call.Digest != d.Digest(call.FullName)
+}
+
+// Refused is the outcome of a call whose tool is defined otherwise by now than when it
+// was offered to the model.
+func Refused() Outcome {
+	return Outcome{Class: ClassDenied, Effect: EffectRejected,
+		Message: "not sent: the tool's definition has changed since it was offered to you, so it can't be used in this run any more; nothing was done; use another tool, or do without"}
+}
+
+// Gone is the outcome of a call whose tool is not offered any more.
+func Gone() Outcome {
+	return Outcome{Class: ClassValidation, Effect: EffectRejected,
+		Message: "not sent: the server does not offer this tool; nothing was done; use another tool, or do without"}
 }

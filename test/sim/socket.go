@@ -18,10 +18,10 @@ type socket struct{ p *process }
 var _ tool.Server = (*socket)(nil)
 
 // List implements tool.Server.
-func (*socket) List(context.Context) ([]tool.Definition, error) {
-	var out []tool.Definition
+func (*socket) List(context.Context) (tool.Listing, error) {
+	var out tool.Listing
 	for _, known := range toolSpecs {
-		out = append(out, tool.Definition{Name: known.name, InputSchema: json.RawMessage(argumentSchema)})
+		out.Tools = append(out.Tools, tool.Definition{Name: known.name, InputSchema: json.RawMessage(argumentSchema)})
 	}
 	return out, nil
 }

@@ -164,6 +164,7 @@ func (r *Reconciler) send(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run.Sending) {
 	call := sending.Call
 	request := tool.Call{
+		FullName: call.Tool, Digest: offeredDigest(s.draft.State.Run.Tools, call.Tool),
 		Arguments: run.ArgumentBytes(call.Arguments), ID: call.ID, EffectKey: call.EffectKey,
 		Attempt: sending.Attempt, Epoch: s.draft.State.Epoch,
 		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent || canary.Is(canary.Replay),
@@ -185,6 +186,16 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		request.Tool = name
 		landed.outcome = server.Call(ctx, request)
 	})
+}
+
+// offeredDigest is the digest of a tool's definition as the run froze it.
+func offeredDigest(tools []journal.Tool, name string) string {
+	for i := range tools {
+		if tools[i].Name == name {
+			return tools[i].Digest
+		}
+	}
+	return ""
 }
 
 // closeServer ends what an adapter keeps open: each call has an adapter of its own, made

@@ -47,6 +47,7 @@ type Adapters struct {
 	reader client.Reader
 	models *modelCache
 	tokens *transport.Tokens
+	mcp    *mcptool.Memory
 }
 
 var _ Clients = (*Adapters)(nil)
@@ -54,7 +55,10 @@ var _ Clients = (*Adapters)(nil)
 // NewAdapters returns Adapters that read Models and ToolPolicies through the reader, and
 // ConfigMaps and Secrets live through it.
 func NewAdapters(reader client.Reader) *Adapters {
-	return &Adapters{reader: reader, models: &modelCache{byConfig: map[string]model.Client{}}, tokens: transport.NewTokens(time.Now)}
+	return &Adapters{
+		reader: reader, models: &modelCache{byConfig: map[string]model.Client{}},
+		tokens: transport.NewTokens(time.Now), mcp: mcptool.NewMemory(time.Now),
+	}
 }
 
 // Tool implements Clients.
@@ -107,7 +111,7 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 		return nil, err
 	}
 	if declared.MCP != nil {
-		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Connection: reached})
+		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Connection: reached, Memory: c.mcp})
 	}
 	var tools []tool.Definition
 	for _, t := range declared.HTTP.Tools {

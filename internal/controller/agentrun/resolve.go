@@ -14,7 +14,6 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/internal/jsonschema"
 	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
@@ -125,9 +124,7 @@ func sizeOf(started *journal.RunStarted) int {
 	return len(data)
 }
 
-// catalogue lists the tools of every server, in a stable order, with their aliases. A
-// tool whose schema can't be used is left out of a listed catalogue and a problem in a
-// declared one, which the ToolPolicy reports itself.
+// catalogue lists the tools of every server, in a stable order, with their aliases.
 func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *policy.Set) ([]journal.Tool, *run.Configuration) {
 	var tools []journal.Tool
 	var names []string
@@ -137,21 +134,17 @@ func (r *Reconciler) catalogue(ctx context.Context, namespace string, set *polic
 		if err != nil {
 			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s: %s", declared.Name, oneLine(err))}
 		}
-		definitions, err := server.List(ctx)
+		listing, err := server.List(ctx)
 		closeServer(server)
 		if err != nil {
 			return nil, &run.Configuration{NotReady: fmt.Sprintf("server %s does not list its tools: %s", declared.Name, oneLine(err))}
 		}
-		for _, definition := range definitions {
-			if _, err := jsonschema.CompileObject(definition.InputSchema); err != nil {
-				continue
-			}
+		for _, definition := range listing.Tools {
 			name := declared.Name + "." + definition.Name
 			names = append(names, name)
 			size += len(definition.Description) + len(definition.InputSchema)
 			tools = append(tools, journal.Tool{
-				Name: name, Description: definition.Description, InputSchema: compact(definition.InputSchema),
-				Digest: policy.ToolDigest(name, definition.Description, definition.InputSchema),
+				Name: name, Description: definition.Description, InputSchema: compact(definition.InputSchema), Digest: definition.Digest(name),
 			})
 		}
 	}

@@ -2,10 +2,13 @@ package toolpolicy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 var key = types.NamespacedName{Namespace: "support", Name: "support-tools"}
@@ -37,12 +41,36 @@ func toolPolicy() *v1alpha1.ToolPolicy {
 	}
 }
 
-// world is a fake API server that counts writes.
+// world is a fake API server that counts writes, and the servers that policies declare.
 type world struct {
 	client.Client
 	reconciler reconcile.Reconciler
 	writes     int
+	// offers is what the MCP server crm says, or fails with.
+	offers tool.Listing
+	fails  error
+	asked  int
+	// again is when it wants to be called again.
+	again time.Duration
 }
+
+// Server implements Servers.
+func (w *world) Server(_ context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
+	if namespace != key.Namespace || declared.Name != "crm" {
+		return nil, fmt.Errorf("unexpected server %s in %s", declared.Name, namespace)
+	}
+	return lister{w}, nil
+}
+
+// lister is a server that is only ever asked for its tools.
+type lister struct{ w *world }
+
+func (l lister) List(context.Context) (tool.Listing, error) {
+	l.w.asked++
+	return l.w.offers, l.w.fails
+}
+
+func (l lister) Call(context.Context, tool.Call) tool.Outcome { panic("not to be called") }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
@@ -64,7 +92,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				return fmt.Errorf("only status may be written")
 			},
 		}).Build()
-	w.reconciler = reconcile.AsReconciler[*v1alpha1.ToolPolicy](w.Client, New(w.Client))
+	w.reconciler = reconcile.AsReconciler[*v1alpha1.ToolPolicy](w.Client, New(w.Client, w))
 	return w
 }
 
@@ -74,9 +102,7 @@ func (w *world) reconcile(t *testing.T) *v1alpha1.ToolPolicy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result != (reconcile.Result{}) {
-		t.Errorf("asks to be called again: %+v", result)
-	}
+	w.again = result.RequeueAfter
 	var found v1alpha1.ToolPolicy
 	if err := w.Get(t.Context(), key, &found); err != nil {
 		t.Fatal(err)
@@ -196,7 +222,7 @@ func TestStaleReadDoesNotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile(t)
-	if result, err := New(w.Client).Reconcile(t.Context(), stale); err != nil || result.RequeueAfter == 0 {
+	if result, err := New(w.Client, w).Reconcile(t.Context(), stale); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("got %v, %v, want another try", result, err)
 	}
 }
@@ -206,7 +232,7 @@ func TestGone(t *testing.T) {
 	if _, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Errorf("never there: %v", err)
 	}
-	if _, err := New(w.Client).Reconcile(t.Context(), toolPolicy()); err != nil {
+	if _, err := New(w.Client, w).Reconcile(t.Context(), toolPolicy()); err != nil {
 		t.Errorf("deleted meanwhile: %v", err)
 	}
 	deleted := toolPolicy()
@@ -215,5 +241,106 @@ func TestGone(t *testing.T) {
 	w = newWorld(t, deleted)
 	if w.reconcile(t); w.writes != 0 {
 		t.Errorf("%d writes on an object that is being deleted", w.writes)
+	}
+}
+
+func TestOffers(t *testing.T) {
+	w := newWorld(t, toolPolicy())
+	w.offers = tool.Listing{
+		Tools:       []tool.Definition{{Name: "status", InputSchema: []byte(`{"type":"object"}`)}, {Name: "write", Description: "x"}},
+		Quarantined: []tool.Quarantined{{Name: "tree", Reason: "input schema unusable:\nit leads back to itself"}, {Name: strings.Repeat("é", 150), Reason: strings.Repeat("é", 400)}},
+	}
+	found := w.reconcile(t)
+	var names []string
+	for _, tool := range found.Status.Tools {
+		names = append(names, tool.Name+" "+string(tool.Effect))
+	}
+	if diff := cmp.Diff([]string{"billing.refund NonIdempotent", "billing.status ReadOnly", "crm.status ReadOnly", "crm.write NonIdempotent"}, names); diff != "" {
+		t.Errorf("tools (-want +got):\n%s", diff)
+	}
+	if got, want := found.Status.Tools[3].Digest, w.offers.Tools[1].Digest("crm.write"); got != want {
+		t.Errorf("digest %s, want %s", got, want)
+	}
+	want := []v1alpha1.QuarantinedTool{
+		{Name: "crm.tree", Reason: "input schema unusable: it leads back to itself"},
+		{Name: "crm." + strings.Repeat("é", 96) + "…", Reason: strings.Repeat("é", 254) + "…"},
+	}
+	if diff := cmp.Diff(want, found.Status.Quarantined); diff != "" || found.Status.Unavailable != nil {
+		t.Errorf("unavailable %v, quarantined (-want +got):\n%s", found.Status.Unavailable, diff)
+	}
+	if w.again < 10*time.Minute || w.again > 11*time.Minute || w.writes != 2 {
+		t.Errorf("again after %s, %d writes", w.again, w.writes)
+	}
+	w.reconcile(t)
+	if w.asked != 2 || w.writes != 2 {
+		t.Errorf("asked %d times, %d writes", w.asked, w.writes)
+	}
+	w.offers = tool.Listing{}
+	if found := w.reconcile(t); len(found.Status.Tools) != 2 || found.Status.Quarantined != nil {
+		t.Errorf("status %+v", found.Status)
+	}
+}
+
+func TestUnavailableServer(t *testing.T) {
+	w := newWorld(t, toolPolicy())
+	w.fails = fmt.Errorf("list tools: the server answered with HTTP 503")
+	found := w.reconcile(t)
+	want := []v1alpha1.UnavailableServer{{Name: "crm", Reason: "list tools: the server answered with HTTP 503"}}
+	if diff := cmp.Diff(want, found.Status.Unavailable); diff != "" {
+		t.Errorf("unavailable (-want +got):\n%s", diff)
+	}
+	if condition := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ConditionReady); condition.Status != metav1.ConditionTrue {
+		t.Errorf("Ready %+v: the spec is as good as before", condition)
+	}
+	if w.again < time.Minute || w.again > 66*time.Second {
+		t.Errorf("again after %s", w.again)
+	}
+	w.fails = nil
+	if found := w.reconcile(t); found.Status.Unavailable != nil {
+		t.Errorf("unavailable %+v", found.Status.Unavailable)
+	}
+}
+
+// What a server said of an older spec is not shown for the new one.
+func TestOffersOfAnotherSpec(t *testing.T) {
+	object := toolPolicy()
+	object.Generation = 2
+	object.Status = v1alpha1.ToolPolicyStatus{ObservedGeneration: 1, Quarantined: []v1alpha1.QuarantinedTool{{Name: "crm.old", Reason: "x"}},
+		Tools: []v1alpha1.ResolvedTool{{Name: "crm.gone", Effect: "ReadOnly", Digest: "sha256:0"}}}
+	_, status := decide(object)
+	if status.Quarantined != nil || len(status.Tools) != 2 {
+		t.Errorf("status %+v", status)
+	}
+	object.Status.ObservedGeneration = 2
+	if _, status = decide(object); len(status.Quarantined) != 1 || len(status.Tools) != 1 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+// A policy without MCP servers asks nobody, and one that can't be used neither.
+func TestNobodyToAsk(t *testing.T) {
+	plain := toolPolicy()
+	plain.Spec.Servers = plain.Spec.Servers[1:]
+	broken := toolPolicy()
+	broken.Spec.Rules[0].When = "nothing"
+	for name, object := range map[string]*v1alpha1.ToolPolicy{"no MCP": plain, "broken": broken} {
+		w := newWorld(t, object)
+		if w.reconcile(t); w.asked != 0 || w.again != 0 {
+			t.Errorf("%s: asked %d times, again after %s", name, w.asked, w.again)
+		}
+	}
+}
+
+// However much servers offer, the object can be stored.
+func TestStatusIsBounded(t *testing.T) {
+	w := newWorld(t, toolPolicy())
+	for i := range 5000 {
+		w.offers.Tools = append(w.offers.Tools, tool.Definition{Name: fmt.Sprintf("t%0120d", i)})
+		w.offers.Quarantined = append(w.offers.Quarantined, tool.Quarantined{Name: fmt.Sprintf("q%d", i), Reason: strings.Repeat("x", 512)})
+	}
+	found := w.reconcile(t)
+	data, err := json.Marshal(found)
+	if err != nil || len(found.Status.Tools) != 2048 || len(found.Status.Quarantined) != 128 || len(data) > 1<<20 {
+		t.Errorf("%d tools, %d quarantined, %d bytes, %v", len(found.Status.Tools), len(found.Status.Quarantined), len(data), err)
 	}
 }

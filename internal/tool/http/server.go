@@ -80,12 +80,21 @@ func New(o Options) (*Server, error) {
 func (s *Server) Close() { s.client.Close() }
 
 // List implements tool.Server with the tools that were configured.
-func (s *Server) List(context.Context) ([]tool.Definition, error) {
-	return slices.Clone(s.tools), nil
+func (s *Server) List(context.Context) (tool.Listing, error) {
+	return tool.Listing{Tools: slices.Clone(s.tools)}, nil
 }
 
 // Call implements tool.Server.
 func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
+	if call.Digest != "" {
+		at := slices.IndexFunc(s.tools, func(t tool.Definition) bool { return t.Name == call.Tool })
+		if at < 0 {
+			return tool.Gone()
+		}
+		if s.tools[at].Changed(call) {
+			return tool.Refused()
+		}
+	}
 	req, err := s.request(ctx, call)
 	if err != nil {
 		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: " + err.Error()}

@@ -278,7 +278,32 @@ func TestNewRefuses(t *testing.T) {
 func TestList(t *testing.T) {
 	s := newServer(t, httptool.Options{URL: "http://h", Tools: []tool.Definition{{Name: "b"}, {Name: "a", Description: "x"}}})
 	got, err := s.List(t.Context())
-	if err != nil || !cmp.Equal(got, []tool.Definition{{Name: "a", Description: "x"}, {Name: "b"}}) {
+	if err != nil || !cmp.Equal(got, tool.Listing{Tools: []tool.Definition{{Name: "a", Description: "x"}, {Name: "b"}}}) {
 		t.Errorf("List = %v, %v", got, err)
+	}
+}
+
+// What the model was shown is what is called, or nothing is.
+func TestChangedDefinition(t *testing.T) {
+	requests := 0
+	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
+	defer service.Close()
+	s := newServer(t, httptool.Options{URL: service.URL, Tools: []tool.Definition{{Name: "refund", Description: "now"}}})
+	for digest, want := range map[string]tool.Class{
+		"": tool.ClassOK, tool.Definition{Description: "now"}.Digest("billing.refund"): tool.ClassOK,
+		tool.Definition{Description: "before"}.Digest("billing.refund"): tool.ClassDenied,
+	} {
+		before := requests
+		call := aCall()
+		call.FullName, call.Digest = "billing.refund", digest
+		out := s.Call(t.Context(), call)
+		if out.Class != want || (requests > before) != (want == tool.ClassOK) {
+			t.Errorf("digest %q: outcome %+v after %d requests", digest, out, requests-before)
+		}
+	}
+	call := aCall()
+	call.Tool, call.Digest = "other", "x"
+	if out := s.Call(t.Context(), call); out.Class != tool.ClassValidation || out.Effect != tool.EffectRejected {
+		t.Errorf("a tool that is gone: %+v", out)
 	}
 }

@@ -1,17 +1,22 @@
-// Package mcptool calls tools of Model Context Protocol servers over streamable HTTP,
-// in the current revision (2026-07-28, without sessions) and in the older ones.
+// Package mcptool calls tools of Model Context Protocol servers over streamable HTTP: of
+// the current revision (2026-07-28, in which every request stands for itself) and of the
+// older ones with sessions.
 //
-// The MCP SDK does what differs between revisions: it finds out which one a server
-// speaks, and opens and ends sessions. It is given no capability and no handler, and
-// sees nothing of a server but the answers to its own handshake, within bounds.
-// tools/list and tools/call are sent by this package itself, one request for one
-// answer, because it has to know whether a request left, keep numbers exactly, and
-// take an answer that it doesn't understand (a task, say) for what it is: the SDK
-// would make an empty success of it.
+// Which of the two a server speaks is found out by asking for its tools in the current
+// revision. A refusal that no server of that revision would give means that there is a
+// session to open first. What was found is remembered for the URL and the credentials,
+// and found out again once it fails.
 //
-// Not supported: tools that need input (they end as tool errors), tasks (not known),
-// and the mirroring of arguments in headers that a schema asks for with x-mcp-header
-// (such a server refuses the call).
+// The MCP SDK opens and ends sessions. It is given no capability and no handler, and sees
+// nothing of a server but the answers to its own handshake, within bounds. Everything else
+// is sent by this package itself, one request for one answer, because it has to know
+// whether a request left, keep numbers exactly, and take an answer that it doesn't
+// understand (a task that nobody asked for, say) for what it is: the SDK would make an
+// empty success of it.
+//
+// Before a call leaves, the tool's definition is compared with the one that the model was
+// shown. It comes from the server's list of tools, which is kept for as long as the server
+// says, within bounds.
 package mcptool
 
 import "time"
@@ -21,19 +26,29 @@ const (
 	// maxAnswerBytes bounds one answer with everything around it in its stream. It is
 	// wider than a result may be, since images count only until they are reduced.
 	maxAnswerBytes = 8 << 20
+	// maxAnswerValues bounds the values in an answer, which take many times their text
+	// in memory.
+	maxAnswerValues = 200_000
+	// maxAnswerDepth bounds the nesting of an answer.
+	maxAnswerDepth = 100
 	// maxHandshakeBytes bounds one answer of the handshake.
 	maxHandshakeBytes = 1 << 20
 	// maxErrorBytes bounds the body of an answer that is no success.
 	maxErrorBytes = 64 << 10
-	// maxAnswerDepth bounds the nesting of an answer.
-	maxAnswerDepth = 100
 
-	maxPages            = 20
-	maxTools            = 512
+	maxPages       = 20
+	maxTools       = 512
+	maxCursorBytes = 4 << 10
+	// maxListBytes bounds all pages of a list together, maxCatalogueBytes what is kept
+	// of them.
+	maxListBytes      = 8 << 20
+	maxCatalogueBytes = 2 << 20
+	// maxDescriptionBytes cuts descriptions.
 	maxDescriptionBytes = 4 << 10
-	maxCursorBytes      = 4 << 10
+	maxAnnotationBytes  = 4 << 10
 	// maxSchemaBytes is what the schema gate accepts; larger ones are not kept.
 	maxSchemaBytes = 64 << 10
+	maxReasonBytes = 512
 
 	// maxResumes bounds how often one answer's stream is taken up again.
 	maxResumes     = 20
@@ -46,9 +61,19 @@ const (
 	cancelTimeout = time.Second
 	// closeTimeout bounds the end of a session.
 	closeTimeout = 2 * time.Second
-	// idleTimeout ends a session that nobody used for so long.
-	idleTimeout = 2 * time.Minute
 )
 
-// modernVersion is the first revision without sessions.
-const modernVersion = "2026-07-28"
+// How long a list of tools is taken for true: as the server says, within bounds, and a
+// short while where it says nothing, as the older revisions do.
+const (
+	minFreshness     = time.Second
+	defaultFreshness = 10 * time.Second
+	maxFreshness     = 5 * time.Minute
+)
+
+const (
+	// modernVersion is the first revision without sessions.
+	modernVersion = "2026-07-28"
+	// sessionVersion is the last one with them.
+	sessionVersion = "2025-11-25"
+)

@@ -16,6 +16,161 @@ import (
 	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
+// request is one JSON-RPC request.
+type request struct {
+	method string
+	// name goes into Mcp-Name, "" for none.
+	name string
+	// mirrored are arguments that go into headers besides.
+	mirrored http.Header
+	params   map[string]any
+	// once is true where nothing may send it twice.
+	once bool
+	// budget bounds what is read of the answer.
+	budget *budget
+}
+
+// newRequest builds a request whose body can't be read twice.
+func newRequest(ctx context.Context, method string, to *url.URL, body []byte) *http.Request {
+	req := (&http.Request{Method: method, URL: to, Host: to.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	if len(body) > 0 {
+		req.Body = io.NopCloser(struct{ io.Reader }{bytes.NewReader(body)})
+		req.ContentLength = int64(len(body))
+	}
+	return req
+}
+
+// inSession builds an HTTP request in a session.
+func (v *visit) inSession(ctx context.Context, current *session, method string, body []byte) *http.Request {
+	req := newRequest(ctx, method, v.endpoint, body)
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Mcp-Protocol-Version", current.version)
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if current.id != "" {
+		req.Header.Set("Mcp-Session-Id", current.id)
+	}
+	return req
+}
+
+// exchange sends one request, once, and reads its reply.
+func (v *visit) exchange(ctx context.Context, current *session, r request) answer {
+	id := fmt.Sprintf(`"pawl-%s-%d"`, v.nonce, v.ids.Add(1))
+	body, err := encode(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": r.method, "params": r.params})
+	if err != nil {
+		return answer{err: err}
+	}
+	req := v.inSession(ctx, current, http.MethodPost, body)
+	if current.modern() {
+		req.Header.Set("Mcp-Method", r.method)
+		if r.name != "" {
+			req.Header.Set("Mcp-Name", headerValue(r.name))
+		}
+		for name, values := range r.mirrored {
+			req.Header[name] = values
+		}
+	}
+	resp, sending, err := v.client.SendAs(v.credentials, req, r.once)
+	a := answer{sending: sending, resp: resp, err: err}
+	if err == nil {
+		v.readReply(ctx, &a, current, id, r.budget)
+		_ = resp.Body.Close()
+	}
+	if ctx.Err() != nil && a.result == nil && a.failure == nil {
+		v.cancelled(ctx, current, id, sending)
+	}
+	return a
+}
+
+// readReply fills in the rest of an answer.
+func (v *visit) readReply(ctx context.Context, a *answer, current *session, id string, b *budget) {
+	if a.status() < 200 || a.status() > 299 {
+		a.refused(id)
+		return
+	}
+	if a.status() == http.StatusAccepted || a.status() == http.StatusNoContent {
+		a.err = errNoReply
+		return
+	}
+	message, again, err := readMessage(a.resp, id, b)
+	for resumes := 0; err != nil && again.lastEventID != "" && !current.modern() && resumable(err) && resumes < maxResumes; resumes++ {
+		message, again, err = v.resume(ctx, current, id, again, b)
+	}
+	if err != nil {
+		a.err = err
+		return
+	}
+	a.result, _ = message["result"].(map[string]any)
+	a.failure, _ = message["error"].(map[string]any)
+}
+
+// resumable errors are those of a stream that broke off.
+func resumable(err error) bool {
+	var large *largeError
+	return !errors.As(err, &large) && !errors.Is(err, errUnreadable) && !errors.Is(err, errNotResumed) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// resume asks for the rest of a reply's stream. That repeats nothing: it names the
+// last event that came.
+func (v *visit) resume(ctx context.Context, current *session, id string, again resume, b *budget) (map[string]any, resume, error) {
+	delay := resumeDelay
+	if again.delay > 0 {
+		delay = min(max(again.delay, minResumeDelay), maxResumeDelay)
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, again, ctx.Err()
+	}
+	req := v.inSession(ctx, current, http.MethodGet, nil)
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Last-Event-ID", again.lastEventID)
+	resp, _, err := v.client.SendAs(v.credentials, req, true)
+	if err != nil {
+		return nil, again, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return nil, again, errNotResumed
+	}
+	message, next, err := readStream(b.reader(resp.Body), id)
+	if next.lastEventID == "" {
+		next.lastEventID = again.lastEventID
+	}
+	return message, next, err
+}
+
+// cancelled tells a server with sessions that nobody waits for a reply any more.
+// Without sessions the closed connection says so.
+func (v *visit) cancelled(ctx context.Context, current *session, id string, sending *transport.Sending) {
+	if current.modern() || !sending.MayHaveArrived() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(transport.WithGate(context.WithoutCancel(ctx), nil), cancelTimeout)
+	defer cancel()
+	body, err := encode(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": json.RawMessage(id), "reason": "the caller gave up"}})
+	if err != nil {
+		return
+	}
+	if resp, _, err := v.client.SendAs(v.credentials, v.inSession(ctx, current, http.MethodPost, body), true); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// encode writes JSON without escapes for HTML, so that arguments go out as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, errors.New("the arguments are not valid JSON")
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
 // answer is what became of one request.
 type answer struct {
 	// sending tells whether the request left; nil where there was none.
@@ -25,10 +180,27 @@ type answer struct {
 	// result or failure is the reply, where there is one.
 	result  map[string]any
 	failure map[string]any
+	// unaddressed is true for a failure that names no request: the server refused what
+	// came before it read it as one.
+	unaddressed bool
 	// body is the text of an answer that is no success.
 	body []byte
 	// err is what went wrong on the way.
 	err error
+}
+
+// refused reads an answer that is no success, and the JSON-RPC error in it.
+func (a *answer) refused(id string) {
+	a.body, _ = io.ReadAll(io.LimitReader(a.resp.Body, maxErrorBytes)) // the status stands without it
+	message, err := strictjson.Object(a.body, strictjson.Limits{MaxDepth: maxAnswerDepth})
+	if err != nil || message["jsonrpc"] != "2.0" {
+		return
+	}
+	named := message["id"]
+	a.unaddressed = named == nil
+	if a.unaddressed || sameID(named, id) {
+		a.failure, _ = message["error"].(map[string]any)
+	}
 }
 
 // status is 0 where no answer came.
@@ -46,168 +218,7 @@ func (a answer) code() int64 {
 	return code
 }
 
-// sessionLost is true for answers that say: this session, or this revision, is not
-// known here. A server that says so ran nothing. Servers differ in how: 404 by the
-// book, 400 in the wild, and anything without an MCP error where another server
-// answers at the address now.
-func (a answer) sessionLost(current *session) bool {
-	if a.status() != http.StatusNotFound && a.status() != http.StatusBadRequest {
-		return false
-	}
-	return current.id != "" || a.failure == nil || a.code() == codeUnsupportedVersion
-}
-
-// newRequest builds a request whose body can't be read twice.
-func newRequest(ctx context.Context, method string, to *url.URL, body []byte) *http.Request {
-	req := (&http.Request{Method: method, URL: to, Host: to.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	if len(body) > 0 {
-		req.Body = io.NopCloser(struct{ io.Reader }{bytes.NewReader(body)})
-		req.ContentLength = int64(len(body))
-	}
-	return req
-}
-
-// request builds one in a session.
-func (s *Server) request(ctx context.Context, current *session, httpMethod, method, name string, body []byte) (*http.Request, error) {
-	to, err := url.Parse(s.endpoint)
-	if err != nil {
-		return nil, err
-	}
-	req := newRequest(ctx, httpMethod, to, body)
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Mcp-Protocol-Version", current.version)
-	if len(body) > 0 {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if current.id != "" {
-		req.Header.Set("Mcp-Session-Id", current.id)
-	}
-	if current.modern() {
-		req.Header.Set("Mcp-Method", method)
-		if name != "" {
-			req.Header.Set("Mcp-Name", name)
-		}
-	}
-	return req, nil
-}
-
-// exchange sends one request, once, and reads its reply.
-func (s *Server) exchange(ctx context.Context, current *session, method string, params parameters, once bool) answer {
-	id := fmt.Sprintf(`"pawl-%d"`, s.ids.Add(1))
-	body, err := encode(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": method, "params": params})
-	if err != nil {
-		return answer{err: err}
-	}
-	req, err := s.request(ctx, current, http.MethodPost, method, params.Name, body)
-	if err != nil {
-		return answer{err: err}
-	}
-	resp, sending, err := s.client.Send(req, once)
-	a := answer{sending: sending, resp: resp, err: err}
-	if err == nil {
-		s.readReply(ctx, &a, current, id)
-		_ = resp.Body.Close()
-	}
-	if ctx.Err() != nil && a.result == nil && a.failure == nil {
-		s.cancelled(ctx, current, id, sending)
-	}
-	return a
-}
-
-// readReply fills in the rest of an answer.
-func (s *Server) readReply(ctx context.Context, a *answer, current *session, id string) {
-	if a.status() < 200 || a.status() > 299 {
-		a.body, _ = io.ReadAll(io.LimitReader(a.resp.Body, maxErrorBytes)) // the status stands without it
-		if message, err := strictjson.Object(a.body, strictjson.Limits{MaxDepth: maxAnswerDepth}); err == nil {
-			a.failure, _ = message["error"].(map[string]any)
-		}
-		return
-	}
-	if a.status() == http.StatusAccepted || a.status() == http.StatusNoContent {
-		a.err = errNoReply
-		return
-	}
-	b := newBudget(maxAnswerBytes)
-	message, again, err := readMessage(a.resp, id, b)
-	for resumes := 0; err != nil && again.lastEventID != "" && !current.modern() && resumable(err) && resumes < maxResumes; resumes++ {
-		message, again, err = s.resume(ctx, current, id, again, b)
-	}
-	if err != nil {
-		a.err = err
-		return
-	}
-	a.result, _ = message["result"].(map[string]any)
-	a.failure, _ = message["error"].(map[string]any)
-}
-
-// resumable errors are those of a stream that broke off.
-func resumable(err error) bool {
-	return !errors.Is(err, errTooLarge) && !errors.Is(err, errUnreadable) && !errors.Is(err, errNotResumed) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
-
-// resume asks for the rest of a reply's stream. That repeats nothing: it names the
-// last event that came.
-func (s *Server) resume(ctx context.Context, current *session, id string, again resume, b *budget) (map[string]any, resume, error) {
-	delay := resumeDelay
-	if again.delay > 0 {
-		delay = min(max(again.delay, minResumeDelay), maxResumeDelay)
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, again, ctx.Err()
-	}
-	req, err := s.request(ctx, current, http.MethodGet, "", "", nil)
-	if err != nil {
-		return nil, again, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Last-Event-ID", again.lastEventID)
-	resp, _, err := s.client.Send(req, true)
-	if err != nil {
-		return nil, again, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		return nil, again, errNotResumed
-	}
-	message, next, err := readStream(b.reader(resp.Body), id)
-	if next.lastEventID == "" {
-		next.lastEventID = again.lastEventID
-	}
-	return message, next, err
-}
-
-// cancelled tells a server with sessions that nobody waits for a reply any more.
-// Without sessions the closed connection says so.
-func (s *Server) cancelled(ctx context.Context, current *session, id string, sending *transport.Sending) {
-	if current.modern() || !sending.MayHaveArrived() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
-	defer cancel()
-	body, err := encode(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": json.RawMessage(id), "reason": "the caller gave up"}})
-	if err != nil {
-		return
-	}
-	req, err := s.request(ctx, current, http.MethodPost, "notifications/cancelled", "", body)
-	if err != nil {
-		return
-	}
-	if resp, _, err := s.client.Send(req, true); err == nil {
-		_ = resp.Body.Close()
-	}
-}
-
-// encode writes JSON without escapes for HTML, so that arguments go out as they are.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, errors.New("the arguments are not valid JSON")
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
+// refusal is the error for a status that is no success.
+func refusal(resp *http.Response) *statusError {
+	return &statusError{resp.StatusCode, transport.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
 }

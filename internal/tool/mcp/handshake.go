@@ -10,14 +10,13 @@ import (
 	"sync"
 
 	"github.com/pawl-run/pawl/internal/strictjson"
-	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // handshake stands between the SDK and a server. Of an answer the SDK sees one
 // message, the reply to its own request, checked and bounded: neither streams nor
 // what a server would like to ask or tell besides.
 type handshake struct {
-	client *transport.Client
+	visit *visit
 
 	mu     sync.Mutex
 	closed bool
@@ -60,7 +59,7 @@ func (h *handshake) explain(ctx context.Context, sdk error) error {
 	case failure != nil:
 		return failure
 	}
-	return &handshakeFailure{handshakeError{"it speaks no revision of MCP that is supported"}, sdk}
+	return &handshakeFailure{handshakeError{errNoRevision.Error()}, sdk}
 }
 
 // handshakeFailure is a handshakeError with its cause.
@@ -94,7 +93,7 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	sent := newRequest(ctx, req.Method, req.URL, body)
 	sent.Header = req.Header.Clone()
-	resp, _, err := h.client.Send(sent, true)
+	resp, _, err := h.visit.client.SendAs(h.visit.credentials, sent, true)
 	if err != nil {
 		h.note(err)
 		return nil, err
@@ -119,7 +118,7 @@ func (h *handshake) read(resp *http.Response, request []byte) ([]byte, error) {
 		if _, err := strictjson.Parse(body, strictjson.Limits{MaxDepth: maxAnswerDepth}); err != nil {
 			body = nil
 		}
-		return body, &statusError{resp.StatusCode}
+		return body, refusal(resp)
 	}
 	var call struct {
 		ID json.RawMessage `json:"id"`

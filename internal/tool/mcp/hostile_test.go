@@ -28,13 +28,17 @@ type message struct {
 	HTTP   string      `json:"-"`
 }
 
-// hostile is a server that shakes hands properly, with sessions, and does then with
-// the n-th list or call what answer says.
+// hostile is a server with sessions that shakes hands properly, offers the tool x, and does
+// with the n-th call what answer says.
 type hostile struct {
 	*httptest.Server
+	// list answers tools/list, where it is set.
+	list func(m message, w http.ResponseWriter)
+
 	mu    sync.Mutex
 	calls int
 	inits int
+	lists int
 }
 
 func newHostile(t *testing.T, answer func(n int, m message, w http.ResponseWriter)) *hostile {
@@ -45,8 +49,6 @@ func newHostile(t *testing.T, answer func(n int, m message, w http.ResponseWrite
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &m)
 		switch m.Method {
-		case "server/discover":
-			http.NotFound(w, r)
 		case "initialize":
 			h.mu.Lock()
 			h.inits++
@@ -55,6 +57,8 @@ func newHostile(t *testing.T, answer func(n int, m message, w http.ResponseWrite
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"h","version":"1"}}}`, m.ID)
 		case "notifications/initialized", "notifications/cancelled":
 			w.WriteHeader(http.StatusAccepted)
+		case "tools/list":
+			h.offer(m, w)
 		default:
 			if r.Method == http.MethodDelete {
 				return
@@ -68,6 +72,21 @@ func newHostile(t *testing.T, answer func(n int, m message, w http.ResponseWrite
 	}))
 	t.Cleanup(h.Close)
 	return h
+}
+
+// offer lists the tools, to whoever has a session.
+func (h *hostile) offer(m message, w http.ResponseWriter) {
+	h.mu.Lock()
+	h.lists++
+	h.mu.Unlock()
+	switch {
+	case m.Header.Get("Mcp-Session-Id") == "":
+		w.WriteHeader(http.StatusNotFound)
+	case h.list != nil:
+		h.list(m, w)
+	default:
+		writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}`, m.ID)
+	}
 }
 
 func (h *hostile) count() int {
@@ -159,6 +178,18 @@ func TestHostileAnswers(t *testing.T) {
 		}, "ok", "committed", `[{"bytes":32,"digest":"` + strictjson.Digest([]byte(`{"secret":"x","type":"hologram"}`)) + `","type":"hologram"}]`},
 		"too large": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, m.ID, strings.Repeat("x", 9<<20))
+		}, "tool_error", "committed", "*"},
+		"many values": {func(m message, w http.ResponseWriter) {
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":[%s0]}}`, m.ID, strings.Repeat("0,", 1<<20))
+		}, "tool_error", "committed", "*"},
+		"too large in a stream": {func(m message, w http.ResponseWriter) {
+			writeStream(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}}\n\n", m.ID, strings.Repeat("x", 9<<20))
+		}, "tool_error", "committed", "*"},
+		"too large for somebody else": {func(_ message, w http.ResponseWriter) {
+			writeJSON(w, `{"jsonrpc":"2.0","id":77,"result":{"content":[{"type":"text","text":"%s"}]}}`, strings.Repeat("x", 9<<20))
+		}, "unknown", "unknown", ""},
+		"too large an error": {func(m message, w http.ResponseWriter) {
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"%s"}}`, m.ID, strings.Repeat("x", 9<<20))
 		}, "unknown", "unknown", ""},
 		"endless stream": {endless, "unknown", "unknown", ""},
 		"endless line":   {func(_ message, w http.ResponseWriter) { writeStream(w, "data: %s", strings.Repeat("x", 9<<20)) }, "unknown", "unknown", ""},
@@ -205,7 +236,7 @@ func TestHostileAnswers(t *testing.T) {
 				if out.Class != tc.class || out.Effect != tc.effect {
 					t.Errorf("outcome %+v", out)
 				}
-				if string(out.Value) != tc.value {
+				if string(out.Value) != tc.value && (tc.value != "*" || !out.Truncated || len(out.Value) > 500) {
 					t.Errorf("value %s, want %s", out.Value, tc.value)
 				}
 				if n := h.count() - before; n != 1 {
@@ -248,31 +279,23 @@ func TestHostileLists(t *testing.T) {
 		"many tools": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, m.ID, tools(513))
 		}, "more than 512 tools"},
-		"two of a name": {func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s,%s]}}`, m.ID, tools(1), tools(1))
-		}, "two tools named t0"},
-		"bad name": {func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"a b"}]}}`, m.ID)
-		}, `named "a b"`},
-		"no name": {func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{}]}}`, m.ID)
-		}, `named ""`},
-		"null tool": {func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[null]}}`, m.ID)
-		}, "not a valid MCP message"},
 		"no tools": {func(m message, w http.ResponseWriter) { writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID) }, "not a valid MCP message"},
 		"bad cursor": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"nextCursor":5}}`, m.ID)
 		}, "nextCursor"},
-		"large schema": {func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"a","inputSchema":"%s"}]}}`, m.ID, strings.Repeat("x", 65<<10))
-		}, "input schema of its tool a"},
 		"odd type": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"task","tools":[]}}`, m.ID)
 		}, "not complete"},
 		"error": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"s3cr3t"}}`, m.ID)
 		}, "JSON-RPC error -32601"},
+		"too much to keep": {func(m message, w http.ResponseWriter) {
+			var list []string
+			for i := range 100 {
+				list = append(list, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object","description":"%s"}}`, i, strings.Repeat("x", 30_000)))
+			}
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, m.ID, strings.Join(list, ","))
+		}, "more than 2097152 bytes together"},
 		"garbage": {func(_ message, w http.ResponseWriter) { writeJSON(w, `s3cr3t`) }, "not a valid MCP message"},
 		"too large": {func(m message, w http.ResponseWriter) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"x":"%s"}}`, m.ID, strings.Repeat("x", 9<<20))
@@ -282,7 +305,8 @@ func TestHostileLists(t *testing.T) {
 		"cut":      {func(_ message, w http.ResponseWriter) { cut(w, "") }, "connection closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t, func(_ int, m message, w http.ResponseWriter) { tc.answer(m, w) })
+			h := newHostile(t, nil)
+			h.list = tc.answer
 			got, err := newServer(t, h.URL).List(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cr3t") {
 				t.Errorf("List = %v, %v; want an error with %q", got, err, tc.want)
@@ -292,10 +316,12 @@ func TestHostileLists(t *testing.T) {
 }
 
 func TestListBounds(t *testing.T) {
-	h := newHostile(t, func(_ int, m message, w http.ResponseWriter) {
+	h := newHostile(t, nil)
+	h.list = func(m message, w http.ResponseWriter) {
 		writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"a","description":"%s","inputSchema":{"type":"object","maximum":9007199254740993}}],"nextCursor":""}}`, m.ID, strings.Repeat("é", 3000))
-	})
-	got, err := newServer(t, h.URL).List(t.Context())
+	}
+	listing, err := newServer(t, h.URL).List(t.Context())
+	got := listing.Tools
 	if err != nil || len(got) != 1 || len(got[0].Description) != 4096 || string(got[0].InputSchema) != `{"maximum":9007199254740993,"type":"object"}` {
 		t.Errorf("List = %.100v, %v", got, err)
 	}
@@ -357,46 +383,61 @@ func initialize(w http.ResponseWriter, r *http.Request, result string) {
 	writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// The server says that it doesn't know the session: one repair, one more request,
-// and no more, whatever it says then.
+// The server says that it doesn't know the session: one repair, and one more request where
+// the first is proven to have done nothing or may be repeated, and no more, whatever it
+// says then.
 func TestSessionRepair(t *testing.T) {
-	for _, status := range []int{400, 404} {
-		good := func(m message, w http.ResponseWriter) {
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
-		}
-		h := newHostile(t, func(n int, m message, w http.ResponseWriter) {
-			if n == 2 {
-				w.WriteHeader(status)
-				return
-			}
-			good(m, w)
-		})
-		s := newServer(t, h.URL)
-		for range 2 {
-			if out := s.Call(t.Context(), aCall("x")); out.Class != tool.ClassOK {
-				t.Errorf("%d: outcome %+v", status, out)
-			}
-		}
-		if h.calls != 3 || h.inits != 2 {
-			t.Errorf("%d: %d calls in %d sessions, want 3 in 2", status, h.calls, h.inits)
-		}
+	good := func(m message, w http.ResponseWriter) {
+		writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+	}
+	bare := func(status int) func(message, http.ResponseWriter) {
+		return func(_ message, w http.ResponseWriter) { w.WriteHeader(status) }
+	}
+	for name, tc := range map[string]struct {
+		refuse func(message, http.ResponseWriter)
+		// proven is true where the refusal proves that nothing was done.
+		proven bool
+		// then is how the call ends when it is refused again.
+		then tool.Class
+	}{
+		"by the book": {bare(404), true, tool.ClassTransport},
+		"in the wild": {func(_ message, w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+		}, true, tool.ClassRejected},
+		"without a word": {bare(400), false, tool.ClassRejected},
+		"as an error of the call": {func(m message, w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","error":{"code":-32602,"message":"amount"},"id":%s}`, m.ID)
+		}, false, tool.ClassRejected},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, repeatable %v", name, again), func(t *testing.T) {
+				h := newHostile(t, func(n int, m message, w http.ResponseWriter) {
+					if n == 2 {
+						tc.refuse(m, w)
+						return
+					}
+					good(m, w)
+				})
+				s := newServer(t, h.URL)
+				call := aCall("x", func(c *tool.Call) { c.Repeatable = again })
+				s.Call(t.Context(), call)
+				out := s.Call(t.Context(), call)
+				calls, inits, class := 3, 2, tool.ClassOK
+				if !tc.proven && !again {
+					calls, inits, class = 2, 1, tool.ClassRejected
+				}
+				if out.Class != class || h.calls != calls || h.inits != inits {
+					t.Errorf("outcome %+v after %d calls in %d sessions, want %s after %d in %d", out, h.calls, h.inits, class, calls, inits)
+				}
 
-		h = newHostile(t, func(n int, m message, w http.ResponseWriter) {
-			if n > 1 {
-				w.WriteHeader(status)
-				return
-			}
-			good(m, w)
-		})
-		s = newServer(t, h.URL)
-		s.Call(t.Context(), aCall("x"))
-		out := s.Call(t.Context(), aCall("x"))
-		want := tool.ClassRejected
-		if status == http.StatusNotFound {
-			want = tool.ClassTransport
-		}
-		if out.Class != want || out.Effect != tool.EffectRejected || h.calls != 3 {
-			t.Errorf("%d: outcome %+v after %d calls, want %s after 3", status, out, h.calls, want)
+				h = newHostile(t, func(_ int, m message, w http.ResponseWriter) { tc.refuse(m, w) })
+				out = newServer(t, h.URL).Call(t.Context(), call)
+				if out.Class != tc.then || out.Effect != tool.EffectRejected || h.calls != calls-1 {
+					t.Errorf("outcome %+v after %d calls, want %s after %d", out, h.calls, tc.then, calls-1)
+				}
+			})
 		}
 	}
 }
@@ -439,6 +480,26 @@ func TestResume(t *testing.T) {
 	out := newServer(t, h.URL).Call(t.Context(), aCall("x"))
 	if out.Class != tool.ClassOK || string(out.Value) != `"at last"` || h.calls != 4 {
 		t.Errorf("outcome %+v after %d requests", out, h.calls)
+	}
+}
+
+// An event that broke off before its end does not count, nor does its id.
+func TestResumeAfterHalfAnEvent(t *testing.T) {
+	var last string
+	h := newHostile(t, func(n int, m message, w http.ResponseWriter) {
+		switch {
+		case n == 1:
+			last = string(m.ID)
+			cut(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: e-1\nretry: 20\ndata:\n\nid: e-2\ndata: {}\nid: e-")
+		case m.Header.Get("Last-Event-ID") != "e-1":
+			w.WriteHeader(http.StatusBadRequest)
+		default:
+			writeStream(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", last)
+		}
+	})
+	out := newServer(t, h.URL).Call(t.Context(), aCall("x"))
+	if out.Class != tool.ClassOK {
+		t.Errorf("outcome %+v", out)
 	}
 }
 

@@ -1,67 +1,118 @@
 package mcptool
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
+	"net/http"
+	"time"
 
-	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
 	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
-// toolName is what MCP allows.
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+// maxRepairs bounds how often one list is begun anew because the server turned out to
+// speak something else, or to have lost the session.
+const maxRepairs = 3
 
-// List implements tool.Server. A list with a fault in it is refused as a whole: what
-// a policy allows must not depend on which half of it could be read.
-func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
-	for repaired := false; ; repaired = true {
-		current, fresh, err := s.acquire(ctx)
-		if err != nil {
-			return nil, listError(ctx, err)
-		}
-		tools, lost, err := s.listIn(ctx, current)
-		s.release(current)
-		if lost {
-			s.forget(current)
-			if !fresh && !repaired {
-				continue
+// List implements tool.Server.
+func (s *Server) List(ctx context.Context) (tool.Listing, error) {
+	v, err := s.visit(ctx)
+	if err != nil {
+		return tool.Listing{}, listError(ctx, err)
+	}
+	c, err := v.catalogue(ctx)
+	if err != nil {
+		return tool.Listing{}, listError(ctx, err)
+	}
+	return c.listing, nil
+}
+
+// catalogue gives what the server offers: what is known of it if that is fresh, else what
+// it says now. Whoever comes while somebody else asks, waits for that answer.
+func (v *visit) catalogue(ctx context.Context) (*catalogue, error) {
+	select {
+	case v.place.turn <- struct{}{}:
+		defer func() { <-v.place.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	v.version = v.memory.version(v.place)
+	if c, fresh := v.memory.last(v.place); fresh && v.version != "" {
+		return c, nil
+	}
+	return v.ask(ctx)
+}
+
+// ask lists the tools, and finds out on the way what the server speaks. A list changes
+// nothing, so it is begun anew where anything else than the server stands in its way.
+func (v *visit) ask(ctx context.Context) (*catalogue, error) {
+	ctx = transport.WithGate(ctx, nil)
+	for repairs := 0; ; repairs++ {
+		current, err := v.session(ctx)
+		var a answer
+		if err == nil {
+			var found *catalogue
+			if found, a, err = v.pages(ctx, current); err == nil {
+				v.version = current.version
+				v.memory.learn(v.place, v.version)
+				v.memory.keep(v.place, found)
+				return found, nil
 			}
 		}
-		if err != nil {
-			return nil, listError(ctx, err)
+		switch {
+		case repairs >= maxRepairs:
+		case current == nil && v.reconsider(err):
+			continue
+		case current != nil && v.repair(current, a):
+			continue
 		}
-		slices.SortFunc(tools, func(a, b tool.Definition) int { return cmp.Compare(a.Name, b.Name) })
-		return tools, nil
+		v.memory.learn(v.place, "")
+		return nil, err
 	}
 }
 
-// listIn reads all pages in one session.
-func (s *Server) listIn(ctx context.Context, current *session) (tools []tool.Definition, lost bool, err error) {
-	cursor := ""
+// reconsider drops what was remembered of a server that answers a handshake otherwise
+// than it did: another may have taken its place.
+func (v *visit) reconsider(err error) bool {
+	var refused *handshakeError
+	if !errors.As(err, &refused) || v.memory.version(v.place) == "" {
+		return false
+	}
+	v.version = ""
+	v.memory.learn(v.place, "")
+	return true
+}
+
+// pages reads all pages in one session. The answer is the last one.
+func (v *visit) pages(ctx context.Context, current *session) (*catalogue, answer, error) {
+	known, _ := v.memory.last(v.place)
+	reader := &catalogueReader{known: known, marked: current.modern(), freshness: maxFreshness}
+	shared := newBudget(maxListBytes)
+	params := map[string]any{}
+	if meta := v.meta(current); len(meta) > 0 {
+		params["_meta"] = meta
+	}
 	for range maxPages {
-		a := s.exchange(ctx, current, "tools/list", parameters{Cursor: cursor, Meta: meta(current)}, true)
+		a := v.exchange(ctx, current, request{method: "tools/list", params: params, budget: shared})
 		if err := pageError(a); err != nil {
-			return nil, a.sessionLost(current), err
+			return nil, a, err
 		}
-		tools, err = appendPage(tools, a.result["tools"])
-		if err != nil {
-			return nil, false, err
+		if err := reader.page(a.result); err != nil {
+			return nil, a, err
 		}
 		next, ok := a.result["nextCursor"]
 		if !ok || next == nil || next == "" {
-			return tools, false, nil
+			return reader.catalogue(), a, nil
 		}
-		if cursor, ok = next.(string); !ok || len(cursor) > maxCursorBytes {
-			return nil, false, fault("its nextCursor is not a string of at most 4 KiB")
+		cursor, ok := next.(string)
+		if !ok || len(cursor) > maxCursorBytes {
+			return nil, a, fault("its nextCursor is not a string of at most 4 KiB")
 		}
+		params["cursor"] = cursor
 	}
-	return nil, false, faultf("it has more than %d pages of tools: offer fewer", maxPages)
+	return nil, answer{}, faultf("it has more than %d pages of tools: offer fewer", maxPages)
 }
 
 // pageError says why an answer is no page.
@@ -69,8 +120,10 @@ func pageError(a answer) error {
 	switch {
 	case a.err != nil:
 		return a.err
+	case a.code() == codeUnsupportedVersion:
+		return errNoRevision
 	case a.status() < 200 || a.status() > 299:
-		return &statusError{a.status()}
+		return refusal(a.resp)
 	case a.failure != nil:
 		return faultf("it refused to list its tools (JSON-RPC error %d)", a.code())
 	}
@@ -80,57 +133,19 @@ func pageError(a answer) error {
 	return nil
 }
 
-func appendPage(tools []tool.Definition, page any) ([]tool.Definition, error) {
-	items, ok := page.([]any)
-	if !ok {
-		return nil, errUnreadable
+// freshness is how long a page is taken for true.
+func freshness(page map[string]any) time.Duration {
+	number, _ := page["ttlMs"].(json.Number)
+	ms, err := number.Int64()
+	if err != nil {
+		return defaultFreshness
 	}
-	if len(tools)+len(items) > maxTools {
-		return nil, faultf("it has more than %d tools: offer fewer", maxTools)
-	}
-	for _, item := range items {
-		t, err := definition(item)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(tools, func(other tool.Definition) bool { return other.Name == t.Name }) {
-			return nil, faultf("it has two tools named %s: names must be unique", t.Name)
-		}
-		tools = append(tools, t)
-	}
-	return tools, nil
+	return min(max(time.Duration(min(ms, int64(maxFreshness/time.Millisecond)))*time.Millisecond, minFreshness), maxFreshness)
 }
-
-// definition reads one tool. Its schema is kept as it is: others judge it.
-func definition(item any) (tool.Definition, error) {
-	members, ok := item.(map[string]any)
-	if !ok {
-		return tool.Definition{}, errUnreadable
-	}
-	name, _ := members["name"].(string)
-	if !toolName.MatchString(name) {
-		return tool.Definition{}, faultf("it has a tool named %q: names are 1 to 128 letters, digits, dots, _ and -", strictjson.Preview([]byte(name), 40))
-	}
-	description, _ := members["description"].(string)
-	if len(description) > maxDescriptionBytes {
-		description = cutText(description, maxDescriptionBytes)
-	}
-	schema := strictjson.Canonical(members["inputSchema"])
-	if len(schema) > maxSchemaBytes {
-		return tool.Definition{}, faultf("the input schema of its tool %s has %d bytes, more than the %d allowed: make it smaller", name, len(schema), maxSchemaBytes)
-	}
-	return tool.Definition{Name: name, Description: description, InputSchema: json.RawMessage(schema)}, nil
-}
-
-// faultf makes a fault.
-func faultf(format string, args ...any) fault { return fault(fmt.Sprintf(format, args...)) }
 
 // listError is what List reports: texts of this package, or of the function that
 // gives the configured headers.
 func listError(ctx context.Context, err error) error {
-	var handshake *handshakeError
-	var status *statusError
-	var own fault
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return errors.New("list tools: the server did not answer in time")
@@ -138,12 +153,52 @@ func listError(ctx context.Context, err error) error {
 		return fmt.Errorf("list tools: %w", ctx.Err())
 	case errors.Is(err, transport.ErrHeaders):
 		return fmt.Errorf("list tools: %w", err)
-	case errors.As(err, &handshake):
-		return fmt.Errorf("list tools: %w", handshake)
-	case errors.As(err, &status):
-		return fmt.Errorf("list tools: %w", status)
-	case errors.As(err, &own):
-		return fmt.Errorf("list tools: the server has a fault: %w", own)
+	}
+	if text, ours := faultText(err); ours {
+		return errors.New("list tools: " + text)
 	}
 	return fmt.Errorf("list tools: %s", transport.Reason(err))
+}
+
+// faultText is the text of an error that is this package's own.
+func faultText(err error) (string, bool) {
+	var handshake *handshakeError
+	var status *statusError
+	var large *largeError
+	var own fault
+	switch {
+	case errors.As(err, &handshake):
+		return handshake.Error(), true
+	case errors.As(err, &status):
+		return status.Error(), true
+	case errors.As(err, &large):
+		return "the server has a fault: " + large.Error(), true
+	case errors.As(err, &own):
+		return "the server has a fault: " + own.Error(), true
+	}
+	return "", false
+}
+
+// notListed is the outcome of a call before which the server's tools could not be listed,
+// so that nobody knows whether the tool is still what it was.
+func notListed(ctx context.Context, call tool.Call, err error) tool.Outcome {
+	out := transport.NotSent(ctx, call, err)
+	text, ours := faultText(err)
+	if ctx.Err() != nil || !ours {
+		return out
+	}
+	out.Message = "not sent: " + text + "; nothing was done"
+	var refused *statusError
+	if !errors.As(err, &refused) {
+		return out
+	}
+	switch refused.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		out.Class, out.Retryable = tool.ClassRejected, false
+		out.Message = "not sent: " + text + "; an administrator has to correct the credentials"
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		out.Class, out.RetryAfter = tool.ClassThrottled, refused.retryAfter
+		out.Message = "not sent: " + text + ", which means to try again later; nothing was done"
+	}
+	return out
 }

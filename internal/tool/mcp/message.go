@@ -3,6 +3,7 @@ package mcptool
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -52,30 +53,38 @@ func readMessage(resp *http.Response, id string, b *budget) (map[string]any, res
 		return readStream(body, id)
 	}
 	text, err := io.ReadAll(body)
+	if errors.Is(err, errTooLarge) {
+		return nil, resume{}, tooLarge(text, id)
+	}
 	if err != nil {
 		return nil, resume{}, err
 	}
-	message, ok := parseReply(text, id)
-	if !ok {
-		return nil, resume{}, errUnreadable
-	}
-	return message, resume{}, nil
+	message, err := parseReply(text, id)
+	return message, resume{}, err
 }
 
 // parseReply accepts a JSON-RPC response with the id asked for and exactly one of
 // result and error, both objects.
-func parseReply(text []byte, id string) (map[string]any, bool) {
-	message, err := strictjson.Object(text, strictjson.Limits{MaxBytes: len(text), MaxDepth: maxAnswerDepth})
-	if err != nil {
-		return nil, false
+func parseReply(text []byte, id string) (map[string]any, error) {
+	message, err := strictjson.Object(text, strictjson.Limits{MaxBytes: len(text), MaxDepth: maxAnswerDepth, MaxValues: maxAnswerValues})
+	if errors.Is(err, strictjson.ErrTooManyValues) {
+		return nil, tooLarge(text, id)
 	}
-	want, err := strictjson.CanonicalBytes([]byte(id))
-	if err != nil || !bytes.Equal(want, strictjson.Canonical(message["id"])) || message["jsonrpc"] != "2.0" {
-		return nil, false
+	if err != nil || message["jsonrpc"] != "2.0" || !sameID(message["id"], id) {
+		return nil, errUnreadable
 	}
 	_, hasResult := message["result"].(map[string]any)
 	_, hasError := message["error"].(map[string]any)
-	return message, hasResult != hasError
+	if hasResult == hasError {
+		return nil, errUnreadable
+	}
+	return message, nil
+}
+
+// sameID compares an id that was read with one that was sent, which is JSON text.
+func sameID(read any, sent string) bool {
+	want, err := strictjson.CanonicalBytes([]byte(sent))
+	return err == nil && bytes.Equal(want, strictjson.Canonical(read))
 }
 
 // readStream reads server-sent events until one of them is the reply. Others, such
@@ -83,41 +92,112 @@ func parseReply(text []byte, id string) (map[string]any, bool) {
 func readStream(body io.Reader, id string) (map[string]any, resume, error) {
 	var again resume
 	reader := bufio.NewReader(body)
-	var data []byte
-	var event string
 	for {
-		line, err := reader.ReadString('\n')
-		if err != nil {
+		e, err := readEvent(reader, &again)
+		switch {
+		case errors.Is(err, errTooLarge):
+			return nil, again, tooLarge(e.data, id)
+		case errors.Is(err, io.EOF):
 			// What is not ended by an empty line is no event.
-			if errors.Is(err, io.EOF) {
-				err = errNoReply
-			}
+			return nil, again, errNoReply
+		case err != nil:
 			return nil, again, err
-		}
-		line = strings.TrimRight(line, "\r\n")
-		if line == "" {
-			if message, ok := parseReply(data, id); ok && (event == "" || event == "message") {
-				return message, again, nil
-			}
-			data, event = nil, ""
+		case e.name != "" && e.name != "message":
 			continue
 		}
+		message, err := parseReply(e.data, id)
+		var large *largeError
+		if err == nil || errors.As(err, &large) && large.result {
+			return message, again, err
+		}
+	}
+}
+
+// event is one server-sent event.
+type event struct {
+	name string
+	data []byte
+	// id is nil where it has none.
+	id *string
+}
+
+// readEvent reads one event, up to the empty line after it, or the data that there is of
+// it. Only with that line the event counts, and so does its id.
+func readEvent(reader *bufio.Reader, again *resume) (event, error) {
+	var e event
+	for {
+		line, err := reader.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
-		switch field {
-		case "data":
-			if data != nil {
-				data = append(data, '\n')
+		if field == "data" {
+			if e.data != nil {
+				e.data = append(e.data, '\n')
 			}
-			data = append(data, value...)
+			e.data = append(e.data, value...)
+		}
+		if err != nil {
+			return e, err
+		}
+		switch field {
 		case "event":
-			event = value
+			e.name = value
 		case "id":
-			again.lastEventID = value
+			e.id = &value
 		case "retry":
 			if ms, err := strconv.ParseInt(value, 10, 32); err == nil {
 				again.delay = time.Duration(ms) * time.Millisecond
 			}
+		}
+		if line == "" {
+			if e.id != nil {
+				again.lastEventID = *e.id
+			}
+			return e, nil
+		}
+	}
+}
+
+// largeError is an answer that is larger than is read of one.
+type largeError struct {
+	// result is true where its beginning is that of a result, and so the tool ran.
+	result bool
+	// beginning of the answer, nil where it is of no use.
+	beginning []byte
+}
+
+func (e *largeError) Error() string { return errTooLarge.Error() }
+
+// maxBeginning is what is kept of it: more than any result may have.
+const maxBeginning = 256 << 10
+
+// tooLarge looks at what was read of an answer that is too large.
+func tooLarge(text []byte, id string) error {
+	if !beginsResult(text, id) {
+		return &largeError{}
+	}
+	return &largeError{result: true, beginning: bytes.Clone(text[:min(len(text), maxBeginning)])}
+}
+
+// beginsResult says whether text begins a JSON-RPC response with a result. The id is
+// compared if it comes first.
+func beginsResult(text []byte, id string) bool {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return false
+	}
+	for {
+		name, err := decoder.Token()
+		if err != nil || name == json.Delim('}') {
+			return false
+		}
+		if name == "result" {
+			open, err := decoder.Token()
+			return err == nil && open == json.Delim('{')
+		}
+		var value any
+		if name == "error" || name == "method" || decoder.Decode(&value) != nil || name == "id" && !sameID(value, id) {
+			return false
 		}
 	}
 }

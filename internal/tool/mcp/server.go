@@ -2,11 +2,14 @@ package mcptool
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pawl-run/pawl/internal/tool"
 	"github.com/pawl-run/pawl/internal/tool/transport"
@@ -16,25 +19,42 @@ import (
 type Options struct {
 	// URL of the MCP endpoint: http or https, without user or fragment.
 	URL string
-	// Connection says with what credentials and trust the service is reached.
+	// Connection says with what credentials and trust the server is reached.
 	Connection transport.Options
+	// Memory is shared by the Servers of a process, nil for one of its own.
+	Memory *Memory
+	// Capabilities that are declared to the server.
+	Capabilities Capabilities
 }
 
-// Server is one MCP server. It opens a session when it first needs one, shares it
-// between its calls and replaces it when the server has forgotten it, so runs that
-// must not see each other's session need a Server each. Safe for concurrent use.
+// Capabilities are what a server may ask of whoever calls it. What is not declared here a
+// server must not use, and an answer that does is not followed.
+type Capabilities struct {
+	// Elicitation lets a call end with questions to people (tool.ClassInputRequired).
+	Elicitation bool
+	// Tasks lets a call end with the handle of a task (tool.ClassDeferred).
+	Tasks bool
+}
+
+// Server is one MCP server. A session that it opens is shared by its calls and ends with
+// Close, so runs that must not see each other's session need a Server each. Safe for
+// concurrent use.
 type Server struct {
-	endpoint string
+	endpoint *url.URL
+	// trust names the CA bundle: what was learned under one tells nothing under another.
+	trust    string
 	client   *transport.Client
-	ids      atomic.Int64
+	memory   *Memory
+	declared Capabilities
+	// ids makes the ids of requests, unique beyond this Server: an answer to a question
+	// must not be sent under the id of the call that asked.
+	ids   atomic.Int64
+	nonce string
 
 	// opening lets one caller at a time open a session.
 	opening chan struct{}
-
 	mu      sync.Mutex
 	current *session
-	// version is what the server spoke last, "" when that is to be found out.
-	version string
 }
 
 var _ tool.Server = (*Server)(nil)
@@ -54,7 +74,16 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{endpoint: endpoint.String(), client: client, opening: make(chan struct{}, 1)}, nil
+	if o.Memory == nil {
+		o.Memory = NewMemory(time.Now)
+	}
+	trust := sha256.Sum256(o.Connection.CABundle)
+	nonce := make([]byte, 8)
+	_, _ = rand.Read(nonce) // never fails
+	return &Server{
+		endpoint: endpoint, trust: hex.EncodeToString(trust[:]), client: client, memory: o.Memory, declared: o.Capabilities,
+		nonce: hex.EncodeToString(nonce), opening: make(chan struct{}, 1),
+	}, nil
 }
 
 // Close ends the session, if there is one. The Server stays usable.
@@ -69,50 +98,22 @@ func (s *Server) Close() {
 	s.client.Close()
 }
 
-// Call implements tool.Server. A request goes out a second time only where the first
-// was refused because the server no longer knew the session.
-func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
-	if !toolName.MatchString(call.Tool) {
-		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: the tool's name is not one that MCP allows"}
-	}
-	for repaired := false; ; repaired = true {
-		current, fresh, err := s.acquire(ctx)
-		if err != nil {
-			return noSession(ctx, call, err)
-		}
-		a := s.exchange(ctx, current, "tools/call", callParams(current, call), !call.Repeatable)
-		s.release(current)
-		if a.sessionLost(current) {
-			s.forget(current)
-			// A session with an id that the server does not know is lost even if it was opened
-			// just now: one behind a balancer, say, or one that was restarted in between.
-			if !repaired && (!fresh || current.id != "") {
-				continue
-			}
-			if current.id != "" && a.status() == http.StatusNotFound {
-				return forgetful(call)
-			}
-		}
-		return outcome(ctx, call, a)
-	}
+// visit is one use of the server, with the credentials that were current when it began.
+type visit struct {
+	*Server
+	credentials transport.Credentials
+	place       *place
+	// version is what the server is thought to speak, "" when that is to be found out.
+	version string
 }
 
-// forgetful is the outcome of a call to a server that keeps losing its sessions.
-func forgetful(call tool.Call) tool.Outcome {
-	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: call.Repeatable,
-		Message: "the server does not know the session that it has just opened (HTTP 404); nothing was done"}
-}
-
-// noSession is the outcome of a call that found no session to be made in.
-func noSession(ctx context.Context, call tool.Call, err error) tool.Outcome {
-	var refused *statusError
-	if ctx.Err() == nil && errors.As(err, &refused) && (refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden) {
-		return tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected, Message: "not sent: " + refused.Error() + "; an administrator has to correct the credentials"}
+// visit begins one. Neither it nor anything else before a call is what the right to send
+// is about.
+func (s *Server) visit(ctx context.Context) (*visit, error) {
+	credentials, err := s.client.Credentials(transport.WithGate(ctx, nil))
+	if err != nil {
+		return nil, err
 	}
-	out := transport.NotSent(ctx, call, err)
-	var handshake *handshakeError
-	if out.Class == tool.ClassTransport && errors.As(err, &handshake) {
-		out.Message = "not sent: " + handshake.Error() + "; nothing was done"
-	}
-	return out
+	at := s.memory.place(s.endpoint.String()+" "+s.trust, credentials.Digest(s.memory.key))
+	return &visit{Server: s, credentials: credentials, place: at, version: s.memory.version(at)}, nil
 }

@@ -1,0 +1,38 @@
+package mcptool_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// A result that is not what the tool's output schema promises is an error, of a call that
+// took effect.
+func TestOutputSchema(t *testing.T) {
+	const schema = `{"type":"object","properties":{"t":{"type":"number","maximum":50}},"required":["t"]}`
+	for name, tc := range map[string]struct {
+		schema, result string
+		class          tool.Class
+		value, message string
+	}{
+		"fits":      {schema, `"content":[],"structuredContent":{"t":21.5}`, tool.ClassOK, `{"t":21.5}`, ""},
+		"more":      {schema, `"content":[],"structuredContent":{"t":1,"u":2}`, tool.ClassOK, `{"t":1,"u":2}`, ""},
+		"misses":    {schema, `"content":[],"structuredContent":{"u":1}`, tool.ClassToolError, `{"u":1}`, "required but missing"},
+		"too large": {schema, `"content":[],"structuredContent":{"t":51}`, tool.ClassToolError, `{"t":51}`, "$.t"},
+		"none":      {schema, `"content":[{"type":"text","text":"hot"}]`, tool.ClassToolError, `"hot"`, "no structured content"},
+		"an error":  {schema, `"content":[{"type":"text","text":"hot"}],"isError":true`, tool.ClassToolError, `"hot"`, "reports an error"},
+		"array":     {`{"type":"array","items":{"type":"integer"}}`, `"content":[],"structuredContent":[1,2]`, tool.ClassOK, `[1,2]`, ""},
+		"null":      {`{"type":"null"}`, `"content":[],"structuredContent":null`, tool.ClassOK, `null`, ""},
+		"a value":   {`{"type":"integer"}`, `"content":[],"structuredContent":9007199254740993`, tool.ClassOK, `9007199254740993`, ""},
+	} {
+		m := newModern(t, `{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+tc.schema+`}`, func(_ int, r modernRequest, w http.ResponseWriter) {
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, r.ID, tc.result)
+		})
+		out := newServer(t, m.URL).Call(t.Context(), aCall("x"))
+		if out.Class != tc.class || out.Effect != tool.EffectCommitted || string(out.Value) != tc.value || !strings.Contains(out.Message, tc.message) || (tc.message == "") != (out.Message == "") {
+			t.Errorf("%s: outcome %+v with value %s", name, out, out.Value)
+		}
+	}
+}
