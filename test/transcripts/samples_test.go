@@ -102,7 +102,7 @@ func started(w wireUnderTest, contextTokens int64) *journal.RunStarted {
 		description := "Does " + toolNames[i] + "."
 		s.Tools = append(s.Tools, journal.Tool{
 			Name: name, Alias: aliases[name], Description: description, InputSchema: json.RawMessage(toolSchema),
-			Digest: policy.ToolDigest(name, description, []byte(toolSchema)),
+			Digest: tool.Definition{Description: description, InputSchema: json.RawMessage(toolSchema)}.Digest(name),
 		})
 	}
 	s.Tools = append(append(s.Tools, run.BuiltInTools()...), run.ReadTool())
