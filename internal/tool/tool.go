@@ -121,6 +121,13 @@ const (
 	ClassNotRun Class = "not_run"
 	// ClassUnknown means that nobody knows whether the call took effect.
 	ClassUnknown Class = "unknown"
+	// ClassInputRequired means that the service wants input before it goes on, and will
+	// be sent the call again with it. It comes only from servers that were told that
+	// somebody can give it.
+	ClassInputRequired Class = "input_required"
+	// ClassDeferred means that the service took the call and goes on by itself. It comes
+	// only from servers that were told that somebody will ask again.
+	ClassDeferred Class = "deferred"
 )
 
 // EffectState says what is known of a call's effect.
@@ -157,6 +164,11 @@ type Outcome struct {
 	Message string
 	// Receipt is the service's own id of the effect, at most 256 characters.
 	Receipt string
+	// Input says what the service wants to know, for ClassInputRequired, and for
+	// ClassDeferred where it waits for that.
+	Input *Input
+	// Deferred says how to ask again, for ClassDeferred.
+	Deferred *Deferred
 }
 
 // Changed says whether a call is for another definition than the tool has now.

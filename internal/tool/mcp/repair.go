@@ -89,6 +89,15 @@ func (v *visit) negotiate(current *session, a answer) bool {
 	return false
 }
 
+// capabilities are those that the server was told of: there are none in the older
+// revisions, where a server would ask in the middle of an answer.
+func (v *visit) capabilities() Capabilities {
+	if v.version < modernVersion {
+		return Capabilities{}
+	}
+	return v.declared
+}
+
 // clientCapabilities are what is declared with every request of the current revision.
 func (c Capabilities) clientCapabilities() map[string]any {
 	declared := map[string]any{}

@@ -17,9 +17,9 @@ func (v *visit) result(call tool.Call, o *offer, r map[string]any) tool.Outcome 
 	case nil, "complete":
 		return completed(call, o, r)
 	case "input_required":
-		return tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Message: "the tool needs input, which is not supported; give it everything in the arguments, or use another tool"}
+		return v.inputRequired(call, r)
 	case "task":
-		return unknown(call, "the server turned the call into a task, which is not supported")
+		return v.created(call, r)
 	default:
 		return unknown(call, "the server answered with a type of result that is not supported")
 	}
