@@ -7,6 +7,7 @@ import "net/http"
 var wires = []Wire{
 	Chat,
 	Gemini,
+	Messages,
 }
 
 // Wire is one provider's protocol. It keeps nothing between calls: what has to be
