@@ -31,8 +31,8 @@ func (messages) Endpoint(root string) string { return root }
 
 var (
 	// Bedrock's runtime and Vertex AI name the model in the path, and take the version
-	// from the body.
-	bedrockPath = regexp.MustCompile(`^/model/[^/]+/invoke$`)
+	// from the body. The name of an inference profile has a slash, which is escaped.
+	bedrockPath = regexp.MustCompile(`^/model/.+/invoke$`)
 	vertexPath  = regexp.MustCompile(`^/v1/projects/[^/]+/locations/[^/]+/publishers/anthropic/models/[^/:]+:rawPredict$`)
 )
 

@@ -49,7 +49,7 @@ func askedWait(header http.Header, now time.Time) (time.Duration, bool) {
 	if err != nil || now.IsZero() {
 		return 0, false
 	}
-	return clamp(date.Sub(now)), true
+	return Bounded(date.Sub(now)), true
 }
 
 // resetWait reads when the limits of requests and tokens are full again. Where one is
@@ -88,7 +88,7 @@ func Duration(text string) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return clamp(wait), true
+	return Bounded(wait), true
 }
 
 // number reads a count of units, which may have a fraction.
@@ -100,7 +100,8 @@ func number(text string, unit time.Duration) (time.Duration, bool) {
 	if n >= float64(maxWait)/float64(unit) {
 		return maxWait, true
 	}
-	return clamp(time.Duration(n * float64(unit))), true
+	return Bounded(time.Duration(n * float64(unit))), true
 }
 
-func clamp(wait time.Duration) time.Duration { return min(max(wait, 0), maxWait) }
+// Bounded keeps a wait between nothing and about a year.
+func Bounded(wait time.Duration) time.Duration { return min(max(wait, 0), maxWait) }
