@@ -32,20 +32,20 @@ func (messages) Endpoint(root string) string { return root }
 var (
 	// Bedrock's runtime and Vertex AI name the model in the path, and take the version
 	// from the body. The name of an inference profile has a slash, which is escaped.
-	bedrockPath = regexp.MustCompile(`^/model/.+/invoke$`)
-	vertexPath  = regexp.MustCompile(`^/v1/projects/[^/]+/locations/[^/]+/publishers/anthropic/models/[^/:]+:rawPredict$`)
+	claudeOnBedrock = regexp.MustCompile(`^/model/.+/invoke$`)
+	claudeOnVertex  = regexp.MustCompile(`^/v1/projects/[^/]+/locations/[^/]+/publishers/anthropic/models/[^/:]+:rawPredict$`)
 )
 
-// bedrockMessagesPath is that of Bedrock's own Messages.
-const bedrockMessagesPath = "/anthropic/v1/messages"
+// claudeOnMantle is that of Bedrock's own Messages.
+const claudeOnMantle = "/anthropic/v1/messages"
 
 // Serves implements Wire.
 func (messages) Serves(method, path string) bool {
-	return method == http.MethodPost && (path == "/v1/messages" || path == bedrockMessagesPath || modelInPath(path))
+	return method == http.MethodPost && (path == "/v1/messages" || path == claudeOnMantle || modelInPath(path))
 }
 
 func modelInPath(path string) bool {
-	return bedrockPath.MatchString(path) || vertexPath.MatchString(path)
+	return claudeOnBedrock.MatchString(path) || claudeOnVertex.MatchString(path)
 }
 
 // Key implements Wire.

@@ -33,7 +33,7 @@ func checkMessagesMembers(m *messagesRequest) string {
 	case modelInPath(m.path):
 		known = append(slices.Clone(known), "anthropic_beta", "anthropic_version")
 		known = slices.DeleteFunc(known, func(name string) bool { return slices.Contains([]string{"cache_control", "model", "stream"}, name) })
-	case m.path == bedrockMessagesPath:
+	case m.path == claudeOnMantle:
 		known = slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == "cache_control" })
 	}
 	for name := range m.members {

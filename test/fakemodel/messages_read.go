@@ -215,9 +215,9 @@ func (m *messagesRequest) describe(r *Request) {
 func (m *messagesRequest) modelName() string {
 	var name string
 	switch {
-	case bedrockPath.MatchString(m.path):
+	case claudeOnBedrock.MatchString(m.path):
 		name = strings.TrimSuffix(strings.TrimPrefix(m.path, "/model/"), "/invoke")
-	case vertexPath.MatchString(m.path):
+	case claudeOnVertex.MatchString(m.path):
 		name = strings.TrimSuffix(m.path[strings.LastIndexByte(m.path, '/')+1:], ":rawPredict")
 	default:
 		_ = json.Unmarshal(m.members["model"], &name)

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -37,6 +38,9 @@ var wiresUnderTest = []wireUnderTest{
 	// Of a generation that refuses a call without its signature.
 	{wire: fakemodel.Gemini, client: func(endpoint string) (model.Client, error) {
 		return gemini.New(wire.Config{Endpoint: endpoint, Model: "gemini-3-pro"})
+	}},
+	{wire: fakemodel.Messages, pauses: true, client: func(endpoint string) (model.Client, error) {
+		return anthropic.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
 	}},
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/scripted"
@@ -104,6 +105,8 @@ func (c *Adapters) provider(ctx context.Context, namespace string, frozen journa
 // newModelClient is the one place where a provider meets its adapter.
 func newModelClient(provider string, config wire.Config) (model.Client, error) {
 	switch v1alpha1.Provider(provider) {
+	case v1alpha1.ProviderAnthropic:
+		return anthropic.New(config)
 	case v1alpha1.ProviderOpenAI:
 		return openai.New(config)
 	case v1alpha1.ProviderGemini:

@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/controller/ready"
 	"github.com/pawl-run/pawl/internal/expression"
+	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 )
@@ -73,8 +74,9 @@ func Problems(spec v1alpha1.ModelSpec) []string {
 
 // checkParameters is how each provider's adapter judges parameters.
 var checkParameters = map[v1alpha1.Provider]func(json.RawMessage) error{
-	v1alpha1.ProviderGemini: gemini.CheckParameters,
-	v1alpha1.ProviderOpenAI: openai.CheckParameters,
+	v1alpha1.ProviderAnthropic: anthropic.CheckParameters,
+	v1alpha1.ProviderGemini:    gemini.CheckParameters,
+	v1alpha1.ProviderOpenAI:    openai.CheckParameters,
 }
 
 // parameterProblems asks the provider, which knows what it sets itself.
