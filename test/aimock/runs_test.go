@@ -33,6 +33,7 @@ var spokenWires = []spokenWire{
 	{v1alpha1.ProviderOpenAI, "/v1", "prompt_tokens", "completion_tokens", true},
 	// Its calls end with FUNCTION_CALL, which the vendor never says.
 	{v1alpha1.ProviderGemini, "/v1beta", "promptTokenCount", "candidatesTokenCount", false},
+	{v1alpha1.ProviderAnthropic, "", "input_tokens", "output_tokens", false},
 }
 
 // course is what a run does and what has to come of it.

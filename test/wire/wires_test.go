@@ -18,6 +18,7 @@ import (
 var recordedWires = []recordedWire{
 	chat{},
 	generateContent{},
+	messages{},
 }
 
 // recordedWire reads what was recorded on one wire.
