@@ -299,6 +299,11 @@ func TestDecodeRaw(t *testing.T) {
 			content: said(`{"functionCall":{"name":"` + long + `"}}`),
 			want:    said(`{"functionCall":{"name":"` + long[:64] + `"}}`),
 		},
+		"a call beside empty text": {
+			content: said(`{"text":"","functionCall":{"name":"lookup",  "args":{}},"thoughtSignature":"c2ln"}`),
+			want:    said(`{"functionCall":{"name":"lookup","args":{}},"thoughtSignature":"c2ln"}`),
+		},
+		"a call beside null text": {content: said(`{"text":null,"functionCall":{"name":"lookup",  "args":{}}}`)},
 		"arguments as a string": {
 			content: said(`{"functionCall":{"name":"lookup","args":"{\"a\":1.0}"}}`),
 			want:    said(`{"functionCall":{"name":"lookup","args":{"a":1.0}}}`),
@@ -383,10 +388,14 @@ func checkReply(t *testing.T, got model.Reply) {
 	checkRaw(t, got)
 }
 
-// plainContent is a content, read plainly.
-type plainContent struct {
-	Role  string                       `json:"role"`
-	Parts []map[string]json.RawMessage `json:"parts"`
+// exactly reads a JSON object by the exact names of its members, unlike structs.
+func exactly(t *testing.T, raw json.RawMessage) map[string]json.RawMessage {
+	t.Helper()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		t.Fatalf("can't be echoed: %v\n%s", err, raw)
+	}
+	return members
 }
 
 // checkRaw checks that the echo is valid, says something in each part, and speaks of the
@@ -399,15 +408,14 @@ func checkRaw(t *testing.T, got model.Reply) {
 		}
 		return
 	}
-	var content plainContent
-	if err := json.Unmarshal(got.Raw, &content); err != nil {
-		t.Fatalf("the raw content can't be echoed: %v\n%s", err, got.Raw)
-	}
-	if content.Role != "model" || len(content.Parts) == 0 {
-		t.Errorf("the raw content has role %q and %d parts", content.Role, len(content.Parts))
+	content := exactly(t, got.Raw)
+	var parts []json.RawMessage
+	if err := json.Unmarshal(content["parts"], &parts); err != nil || len(parts) == 0 || string(content["role"]) != `"model"` {
+		t.Fatalf("the raw content can't be echoed: %s", got.Raw)
 	}
 	var echoed []model.Call
-	for i, part := range content.Parts {
+	for i, raw := range parts {
+		part := exactly(t, raw)
 		if len(part) == 0 {
 			t.Errorf("part %d is empty", i)
 		}
@@ -432,14 +440,14 @@ func checkIDs(t *testing.T, calls, echoed []model.Call) {
 	}
 }
 
-func echoedCall(t *testing.T, raw json.RawMessage) model.Call {
+func echoedCall(t *testing.T, raw json.RawMessage) (call model.Call) {
 	t.Helper()
-	var call struct {
-		Name string         `json:"name"`
-		Args map[string]any `json:"args"`
+	members := exactly(t, raw)
+	if err := json.Unmarshal(members["name"], &call.Alias); err != nil {
+		t.Errorf("a call is echoed without a name: %s", raw)
 	}
-	if err := json.Unmarshal(raw, &call); err != nil {
-		t.Fatalf("a call can't be echoed: %v", err)
+	if args := members["args"]; args != nil {
+		exactly(t, args)
 	}
-	return model.Call{Alias: call.Name}
+	return call
 }

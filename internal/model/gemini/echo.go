@@ -42,7 +42,11 @@ func (p part) echo() (json.RawMessage, bool) {
 	if p.call == nil {
 		return p.raw, false
 	}
-	call, changed := p.call.members, false
+	part, call, changed := p.members, p.call.members, false
+	if part.Get("text") != nil {
+		// Empty, and one kind of data too many.
+		part, changed = part.Without("text"), true
+	}
 	if name := echoName(p.call.Alias); name != p.call.Alias {
 		call, changed = call.With("name", wire.Quote(name)), true
 	}
@@ -52,5 +56,5 @@ func (p part) echo() (json.RawMessage, bool) {
 	if !changed {
 		return p.raw, false
 	}
-	return p.members.With("functionCall", call.Bytes()).Bytes(), true
+	return part.With("functionCall", call.Bytes()).Bytes(), true
 }

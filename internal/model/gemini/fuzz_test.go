@@ -21,6 +21,7 @@ func seeds(f *testing.F) {
 		said(answer), said(thinking, answer), said(callA, callB), said(callA, callA), rawCalls,
 		said(`{"text":""}`, plainCall, `{"functionCall":{"name":"a/b","args":"{\"x\":[1,2]}"},"thoughtSignature":"c2ln"}`),
 		said(`{"functionCall":{"name":"lookup","args":[1],"id":7,"willContinue":null}}`),
+		said(`{"functionCall":{"name":"lookup","Args":"0"},"Text":1}`),
 		`{"parts":null}`, `null`,
 	} {
 		for _, stop := range []string{"", `"STOP"`, `"FUNCTION_CALL"`, `"MAX_TOKENS"`, `"SAFETY"`, `"MALFORMED_FUNCTION_CALL"`, `"TIRED"`} {

@@ -71,6 +71,7 @@ func TestRepairedEchoIsAccepted(t *testing.T) {
 		"no role":                 `{"parts":[` + plainCall + `]}`,
 		"a name that is illegal":  said(`{"functionCall":{"name":"lookup it!","args":{}}}`),
 		"arguments as a string":   said(`{"functionCall":{"name":"lookup","args":"{\"a\":1}"}}`),
+		"a call beside no text":   said(`{"text":"","functionCall":{"name":"lookup"}}`),
 		"arguments as a list":     said(`{"functionCall":{"name":"lookup","args":[1]}}`),
 		"ids for some":            said(callA, plainCall, callB),
 		"the same id as before":   said(callB),
