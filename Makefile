@@ -148,6 +148,10 @@ journal-growth: kubernetes ## Measure how a long run's journal grows and write d
 test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
 	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false -ginkgo.flake-attempts=2
 
+.PHONY: conformance
+conformance: ## Run the MCP conformance suite's client scenarios against the operator's MCP client (needs npm).
+	go run ./test/conformance
+
 .PHONY: controlplane-up
 controlplane-up: kubernetes ## Start a control plane with Pawl's definitions and policies, and leave it running.
 	go run ./hack/controlplane up --detach

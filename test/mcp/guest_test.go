@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pawl-run/pawl/test/alone"
 )
 
 // The Node server listens on every address of its machine. It gets a machine of its own:
@@ -30,7 +30,7 @@ const (
 // guest is the main function of the process in the namespace. It ends with its standard
 // input.
 func guest() error {
-	if err := loopbackUp(); err != nil {
+	if err := alone.LoopbackUp(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -50,26 +50,6 @@ func guest() error {
 	}()
 	go func() { ended <- relay(ctx, filepath.Join(os.Getenv(guestVariable), socketName)) }()
 	return <-ended
-}
-
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		return fmt.Errorf("opening a socket: %w", err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, request); err != nil {
-		return fmt.Errorf("reading the flags of lo: %w", err)
-	}
-	request.SetUint16(request.Uint16() | unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("switching lo on: %w", err)
-	}
-	return nil
 }
 
 // relay passes what comes in at the socket on to the server, once that listens.
@@ -125,12 +105,7 @@ func startGuest(ctx context.Context, dir, script string, log io.Writer) (stop fu
 	command := exec.Command(program)
 	command.Env = append(os.Environ(), guestVariable+"="+dir, guestScript+"="+script)
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if os.Getuid() != 0 {
-		command.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		command.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		command.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
+	alone.Prepare(command)
 	alive, err := command.StdinPipe()
 	if err != nil {
 		return nil, err

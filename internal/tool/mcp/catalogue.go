@@ -26,6 +26,8 @@ type catalogue struct {
 	until     time.Time
 	// size counts the bytes that are kept.
 	size int
+	// modern is true where the list has what only the current revision has.
+	modern bool
 }
 
 // offer is one tool that can be used.
@@ -48,6 +50,7 @@ type catalogueReader struct {
 	marked    bool
 	freshness time.Duration
 
+	modern      bool
 	entries     int
 	size        int
 	offers      map[string]*offer
@@ -73,6 +76,11 @@ func (r *catalogueReader) page(page map[string]any) error {
 		}
 	}
 	r.freshness = min(r.freshness, freshness(page))
+	for _, name := range []string{"resultType", "ttlMs", "cacheScope"} {
+		if _, has := page[name]; has {
+			r.modern = true
+		}
+	}
 	return nil
 }
 
@@ -157,7 +165,7 @@ func (r *catalogueReader) check(o *offer, inputSchema any) error {
 
 // catalogue puts everything in a stable order.
 func (r *catalogueReader) catalogue() *catalogue {
-	c := &catalogue{offers: r.offers, freshness: r.freshness, size: r.size}
+	c := &catalogue{offers: r.offers, freshness: r.freshness, size: r.size, modern: r.modern}
 	for _, o := range r.offers {
 		c.listing.Tools = append(c.listing.Tools, o.definition)
 	}

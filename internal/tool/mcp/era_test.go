@@ -103,8 +103,11 @@ func TestProbe(t *testing.T) {
 				refuse(w, 400, r.ID, `{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)
 				return
 			}
-			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, r.ID, plainTool)
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[%s]}}`, r.ID, plainTool)
 		}, []string{"POST tools/list 2026-07-28", "POST tools/list 2026-07-28"}, ""},
+		"an older list": {func(_ int, r modernRequest, w http.ResponseWriter) {
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, r.ID, plainTool)
+		}, inSession("2025-11-25"), ""},
 		"this revision listed for ever": {func(_ int, r modernRequest, w http.ResponseWriter) {
 			refuse(w, 400, r.ID, `{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)
 		}, []string{"POST tools/list 2026-07-28", "POST tools/list 2026-07-28", "POST tools/list 2026-07-28", "POST tools/list 2026-07-28"}, "no revision of MCP that is supported"},
@@ -174,6 +177,36 @@ func TestProbedOnce(t *testing.T) {
 	}
 }
 
+// A server that lists its tools without what the current revision demands, and that knows
+// no handshake, is taken as it is.
+func TestNeitherOldNorNew(t *testing.T) {
+	var methods []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		var r modernRequest
+		body, _ := io.ReadAll(hr.Body)
+		_ = json.Unmarshal(body, &r)
+		methods = append(methods, r.Method)
+		switch r.Method {
+		case "tools/list":
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, r.ID, plainTool)
+		case "tools/call":
+			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, r.ID)
+		default:
+			refuse(w, 404, r.ID, `{"code":-32601,"message":"m"}`)
+		}
+	}))
+	defer server.Close()
+	s := newServer(t, server.URL)
+	for range 2 {
+		if out := s.Call(t.Context(), aCall("x")); out.Class != tool.ClassOK {
+			t.Fatalf("outcome %+v", out)
+		}
+	}
+	if got := strings.Join(methods, " "); got != "tools/list initialize tools/call tools/call" {
+		t.Errorf("requests %s", got)
+	}
+}
+
 // A server of the current revision needs one list and one request a call, and no more once
 // the list is known.
 func TestModernNeedsNoHandshake(t *testing.T) {
@@ -208,7 +241,7 @@ func TestRevisionLost(t *testing.T) {
 		for _, repeatable := range []bool{false, true} {
 			e := newEras(t, func(n int, r modernRequest, w http.ResponseWriter) {
 				if n == 1 {
-					writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, r.ID, plainTool)
+					writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[%s]}}`, r.ID, plainTool)
 					return
 				}
 				tc.refuse(r, w)

@@ -49,23 +49,28 @@ func (v *visit) catalogue(ctx context.Context) (*catalogue, error) {
 // nothing, so it is begun anew where anything else than the server stands in its way.
 func (v *visit) ask(ctx context.Context) (*catalogue, error) {
 	ctx = transport.WithGate(ctx, nil)
+	// ambiguous is a list by which nobody can tell what the server speaks.
+	var ambiguous *catalogue
 	for repairs := 0; ; repairs++ {
 		current, err := v.session(ctx)
-		var a answer
-		if err == nil {
-			var found *catalogue
-			if found, a, err = v.pages(ctx, current); err == nil {
-				v.version = current.version
-				v.memory.learn(v.place, v.version)
-				v.memory.keep(v.place, found)
-				return found, nil
+		if err != nil {
+			if ambiguous != nil && isHandshake(err) {
+				return v.found(ambiguous, modernVersion), nil
 			}
+			if repairs < maxRepairs && v.reconsider(err) {
+				continue
+			}
+			v.memory.learn(v.place, "")
+			return nil, err
 		}
+		found, a, err := v.pages(ctx, current)
 		switch {
-		case repairs >= maxRepairs:
-		case current == nil && v.reconsider(err):
+		case err == nil && !current.known && !found.modern:
+			ambiguous, v.version = found, sessionVersion
 			continue
-		case current != nil && v.repair(current, a):
+		case err == nil:
+			return v.found(found, current.version), nil
+		case repairs < maxRepairs && v.repair(current, a):
 			continue
 		}
 		v.memory.learn(v.place, "")
@@ -73,11 +78,23 @@ func (v *visit) ask(ctx context.Context) (*catalogue, error) {
 	}
 }
 
+// found remembers what the server speaks and offers.
+func (v *visit) found(c *catalogue, version string) *catalogue {
+	v.version = version
+	v.memory.learn(v.place, version)
+	v.memory.keep(v.place, c)
+	return c
+}
+
+func isHandshake(err error) bool {
+	var refused *handshakeError
+	return errors.As(err, &refused)
+}
+
 // reconsider drops what was remembered of a server that answers a handshake otherwise
 // than it did: another may have taken its place.
 func (v *visit) reconsider(err error) bool {
-	var refused *handshakeError
-	if !errors.As(err, &refused) || v.memory.version(v.place) == "" {
+	if !isHandshake(err) || v.memory.version(v.place) == "" {
 		return false
 	}
 	v.version = ""
