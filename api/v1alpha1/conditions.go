@@ -17,6 +17,11 @@ const (
 	AnnotationApproveBy = "pawl.run/approve-by"
 	// AnnotationDenyBy is stamped by admission with the denier's user name.
 	AnnotationDenyBy = "pawl.run/deny-by"
+	// AnnotationComplete delivers results of calls that wait for an event outside; its value
+	// is JSON {"<call id>": <result>}.
+	AnnotationComplete = "pawl.run/complete"
+	// AnnotationCompleteBy is stamped by admission with the completer's user name.
+	AnnotationCompleteBy = "pawl.run/complete-by"
 	// AnnotationAnswerBy is stamped by admission with the answerer's user name.
 	AnnotationAnswerBy = "pawl.run/answer-by"
 	// AnnotationSettleBy is stamped by admission with the settler's user name.
@@ -138,6 +143,9 @@ const (
 	ReasonApprovalRequired Reason = "ApprovalRequired"
 	// ReasonInputRequired surfaces while a question waits for an answer.
 	ReasonInputRequired Reason = "InputRequired"
+	// ReasonWaitingForTool surfaces while a call goes on outside: a Job, a child run, or a
+	// service that answers later.
+	ReasonWaitingForTool Reason = "WaitingForTool"
 	// ReasonModelUnavailable surfaces while the provider fails and is asked again later.
 	ReasonModelUnavailable Reason = "ModelUnavailable"
 	// ReasonConfigurationNotReady surfaces while something the run refers to is

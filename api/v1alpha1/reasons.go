@@ -50,6 +50,11 @@ var reasons = []ReasonInfo{
 		"Ask the service, then set the annotation `pawl.run/settle` to `{\"<effect key>\": \"committed\"}` or `\"rejected\"`.",
 	},
 	{
+		ReasonWaitingForTool, metav1.ConditionUnknown,
+		"A call goes on outside: a Job, a child run, or a service that answers later.",
+		"Wait; or deliver the result in the annotation `pawl.run/complete` as `{\"<call id>\": <result>}`.",
+	},
+	{
 		ReasonModelUnavailable, metav1.ConditionUnknown,
 		"The provider failed or asked for patience, and is asked again later.",
 		"Wait; the condition's message says what failed and which attempt comes next.",

@@ -34,6 +34,7 @@ const (
 	TypeApprovalGranted   Type = "ApprovalGranted"
 	TypeApprovalDenied    Type = "ApprovalDenied"
 	TypeCallDispatched    Type = "CallDispatched"
+	TypeCallDeferred      Type = "CallDeferred"
 	TypeCallCompleted     Type = "CallCompleted"
 	TypeEffectReconciled  Type = "EffectReconciled"
 	TypeTurnCompleted     Type = "TurnCompleted"

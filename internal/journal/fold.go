@@ -99,6 +99,7 @@ var steps = map[Type]func(*State, Record) error{
 	TypeApprovalGranted:   step((*State).applyApprovalGranted),
 	TypeApprovalDenied:    step((*State).applyApprovalDenied),
 	TypeCallDispatched:    step((*State).applyCallDispatched),
+	TypeCallDeferred:      step((*State).applyCallDeferred),
 	TypeCallCompleted:     step((*State).applyCallCompleted),
 	TypeEffectReconciled:  step((*State).applyEffectReconciled),
 	TypeTurnCompleted:     step((*State).applyTurnCompleted),

@@ -125,6 +125,27 @@ func (t *Turn) checkPermission(call Call) error {
 	return nil
 }
 
+func (s *State) applyCallDeferred(r Record, p CallDeferred) error {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return fmt.Errorf("no turn is open")
+	}
+	call := turn.call(p.ID)
+	switch {
+	case call == nil:
+		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
+	case call.Phase != PhaseDispatched && call.Phase != PhaseDeferred:
+		return fmt.Errorf("call %s was not under way", p.ID)
+	case p.Attempt != call.Attempt:
+		return fmt.Errorf("call %s has attempt %d, not %d", p.ID, call.Attempt, p.Attempt)
+	case p.Handle == "":
+		return fmt.Errorf("call %s is deferred without a handle", p.ID)
+	}
+	call.Phase, call.Deferred, call.DeferredAt = PhaseDeferred, &p, r.Event.Time
+	call.Deadline = p.Until
+	return nil
+}
+
 func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 	turn := s.OpenTurn()
 	if turn == nil {
@@ -137,7 +158,7 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 	if err := call.checkCompleted(p); err != nil {
 		return fmt.Errorf("call %s %w", p.ID, err)
 	}
-	call.Last, call.EndedAt = &p, r.Event.Time
+	call.Last, call.EndedAt, call.Deferred = &p, r.Event.Time, nil
 	unknown := p.Effect == EffectUnknown && call.Call.Effect != ReadOnly
 	call.Doubtful = call.Doubtful || unknown
 	switch {
@@ -164,7 +185,7 @@ func (c *CallState) checkCompleted(p CallCompleted) error {
 		return fmt.Errorf("has attempt %d, not %d", c.Attempt, p.Attempt)
 	case p.Final:
 		return nil
-	case c.Phase != PhaseDispatched && (c.Phase != PhaseRetrying || p.Retryable):
+	case c.Phase != PhaseDispatched && c.Phase != PhaseDeferred && (c.Phase != PhaseRetrying || p.Retryable):
 		return fmt.Errorf("was not under way")
 	case p.Retryable && !repeatable:
 		return fmt.Errorf("is not repeatable")

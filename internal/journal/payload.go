@@ -271,6 +271,19 @@ type Dispatch struct {
 	Deadline time.Time `json:"deadline"`
 }
 
+// CallDeferred says that an attempt goes on outside, after the request that began it: the
+// run waits without a worker until it is asked about, or told.
+type CallDeferred struct {
+	ID      string `json:"id"`
+	Attempt int32  `json:"attempt"`
+	// Handle names what goes on, for the tool's adapter: a status URL, a task, a Job, a run.
+	Handle string `json:"handle"`
+	// PollMillis is how long to wait before asking, each time.
+	PollMillis int64 `json:"pollMillis,omitempty"`
+	// Until is when the call is given up.
+	Until time.Time `json:"until"`
+}
+
 // CallCompleted is how an attempt, or a call that was never sent, ended.
 type CallCompleted struct {
 	ID      string `json:"id"`

@@ -34,6 +34,9 @@ func (ApprovalDenied) Type() Type { return TypeApprovalDenied }
 func (CallDispatched) Type() Type { return TypeCallDispatched }
 
 // Type implements Payload.
+func (CallDeferred) Type() Type { return TypeCallDeferred }
+
+// Type implements Payload.
 func (CallCompleted) Type() Type { return TypeCallCompleted }
 
 // Type implements Payload.

@@ -142,6 +142,7 @@ type Phase string
 const (
 	PhasePrepared   Phase = "Prepared"   // not sent yet
 	PhaseDispatched Phase = "Dispatched" // an attempt is under way, or was lost
+	PhaseDeferred   Phase = "Deferred"   // an attempt goes on outside
 	PhaseRetrying   Phase = "Retrying"   // an attempt ended and another follows
 	PhaseUnknown    Phase = "Unknown"    // nobody knows whether it took effect
 	PhaseDone       Phase = "Done"       // has its one result
@@ -158,6 +159,10 @@ type CallState struct {
 	FirstSent time.Time
 	LastSent  time.Time
 	EndedAt   time.Time
+	// Deferred is what the newest attempt waits for outside, since DeferredAt; nil once it
+	// has ended.
+	Deferred   *CallDeferred
+	DeferredAt time.Time
 	// Last is the newest CallCompleted; with PhaseDone it is the result.
 	Last *CallCompleted
 	// Doubtful is true once some attempt may have taken effect without anybody
@@ -191,12 +196,28 @@ func (s *State) EffectsOpen() bool {
 		return false
 	}
 	for i := range turn.Calls {
-		if turn.Calls[i].Phase == PhaseDispatched && turn.Calls[i].Call.Effect != ReadOnly {
-			return true
+		switch turn.Calls[i].Phase {
+		case PhaseDispatched, PhaseDeferred:
+			if turn.Calls[i].Call.Effect != ReadOnly {
+				return true
+			}
+		default:
 		}
 	}
 	return false
 }
+
+// Parked is how long a run has worked without a worker by now: what goes on outside is
+// work too.
+func (s *State) Parked(now time.Time) time.Duration {
+	if s.Owner != "" || s.Waiting != WaitingForTool || s.Finished != nil {
+		return 0
+	}
+	return max(now.Sub(s.LastTime), 0)
+}
+
+// WaitingForTool is what a run was released for that waits for calls outside.
+const WaitingForTool = "WaitingForTool"
 
 // call finds a call of the open turn by id.
 func (t *Turn) call(id string) *CallState {

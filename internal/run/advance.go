@@ -205,7 +205,13 @@ func send(f Facts, turn *journal.Turn) Step {
 	if turn.AllDone() {
 		return complete(f, turn)
 	}
-	return Step{Kind: Await, Waiting: "Running", Message: message, Until: retry}
+	wait := Step{Kind: Await, Waiting: "Running", Message: message, Until: retry}
+	// Something of this process itself is under way, or has its time.
+	busy := len(f.InFlight) > 0 || retry.Before(step.Until)
+	if step, outside := outside(f, turn, wait, busy); outside {
+		return step
+	}
+	return wait
 }
 
 // lapses is when a call that waits may no longer be sent as it is, zero for never.
@@ -226,7 +232,7 @@ func startable(turn *journal.Turn) []*journal.CallState {
 	group := currentGroup(turn)
 	held := map[string]bool{}
 	for _, call := range group {
-		if call.Phase == journal.PhaseDispatched || call.Phase == journal.PhaseUnknown {
+		if call.Phase == journal.PhaseDispatched || call.Phase == journal.PhaseDeferred || call.Phase == journal.PhaseUnknown {
 			held[call.Call.ConflictKey] = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
 )
 
 // afterwards settles late what is still unknown, and checks that nothing else changes.
@@ -37,12 +38,20 @@ func (w *world) conclude() {
 		case Stop:
 			w.landOne()
 		case Await:
-			if w.asked == nil && len(w.calls) == 0 {
+			if w.asked == nil && len(w.calls) == 0 && len(w.inquiries) == 0 {
 				w.passTo(step)
 				continue
 			}
 			w.landOne()
 		case Rest:
+			if len(w.inquiries) > 0 {
+				w.landOne()
+				continue
+			}
+			if step.Waiting == journal.WaitingForTool {
+				w.passTo(step)
+				continue
+			}
 			if people || step.Until.IsZero() {
 				w.help(step)
 				continue
@@ -77,6 +86,8 @@ func (w *world) help(step Step) {
 		for _, unknown := range s.Unknown {
 			v.Settlements[unknown.EffectKey] = pick(w.rapid, "settlement", "committed", "rejected")
 		}
+	case v1alpha1.ReasonWaitingForTool:
+		w.passTo(step)
 	case v1alpha1.ReasonSuspended:
 		w.facts.Desired = Active
 	case v1alpha1.ReasonConfigurationNotReady:

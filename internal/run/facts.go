@@ -17,6 +17,7 @@
 package run
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/journal"
@@ -54,6 +55,11 @@ type Facts struct {
 	// Checking which look-ups are under way.
 	Checked  map[string]time.Time
 	Checking map[string]bool
+	// Polled says when this process last asked about a call that goes on outside, by call
+	// id, Polling which it asks about now, and Recalled which it has called off.
+	Polled   map[string]time.Time
+	Polling  map[string]bool
+	Recalled map[string]bool
 	// ModelInFlight and InFlight say what this process itself has under way: a
 	// request to the model, and calls by id.
 	ModelInFlight bool
@@ -71,8 +77,11 @@ type Verdicts struct {
 	AnswerBy                 string
 	Settlements              map[string]string
 	SettleBy                 string
-	// AnswersBroken and SettlementsBroken are true for a value that can't be read.
-	AnswersBroken, SettlementsBroken bool
+	// Completions are results of calls that wait for an event outside, by call id.
+	Completions map[string]json.RawMessage
+	CompleteBy  string
+	// AnswersBroken and the like are true for a value that can't be read.
+	AnswersBroken, SettlementsBroken, CompletionsBroken bool
 }
 
 // Configuration is what resolving a run's references came to. Exactly one member is set.
@@ -100,6 +109,10 @@ const (
 	Send Kind = "Send"
 	// Check asks for Unknown effects to be looked up. It needs no claim: nothing is done.
 	Check Kind = "Check"
+	// Poll asks about Calls that go on outside. Like Check it needs no claim.
+	Poll Kind = "Poll"
+	// Recall asks for Calls that go on outside to be called off.
+	Recall Kind = "Recall"
 	// Stop asks for everything in flight to be stopped and its outcome fed back.
 	Stop Kind = "Stop"
 	// Await keeps the run: something is in flight, or due at Until.
@@ -120,7 +133,7 @@ type Step struct {
 	Request              model.Request
 	Clipped, CostClipped bool
 	Through              int32
-	// Calls of Send.
+	// Calls of Send, Poll and Recall.
 	Calls []Sending
 	// Unknown effects of Check.
 	Unknown []journal.UnknownEffect
@@ -143,6 +156,8 @@ type Sending struct {
 	Call    journal.Call
 	Attempt int32
 	Timeout time.Duration
+	// Deferred is what goes on outside, for Poll and Recall.
+	Deferred *journal.CallDeferred
 }
 
 func commit(payloads ...journal.Payload) Step {

@@ -29,9 +29,9 @@ func (w *world) checkStep(f Facts, step Step) {
 	}
 	flying := f.ModelInFlight || len(f.InFlight) > 0
 	problems := map[string]bool{
-		"it changes nothing, or changes something and waits": waits(step) == (len(step.Events) > 0 || step.Kind == AskModel),
+		"it changes nothing, or changes something and waits": waits(step) == (len(step.Events) > 0 || step.Kind == AskModel || inquires(step)),
 		"the run has ended":                          f.State.Finished != nil && step.Kind != Done && !settles(step),
-		"nothing is under way that could be stopped": step.Kind == Stop && !flying,
+		"nothing is under way that could be stopped": step.Kind == Stop && !flying && len(f.Polling) == 0,
 		"it lets go although something is under way": step.Kind == Rest && flying,
 		"it does not say what for":                   (step.Kind == Rest || step.Kind == Await) && step.Waiting == "",
 		"its message quotes the conversation":        strings.Contains(step.Message, marker),
@@ -42,6 +42,8 @@ func (w *world) checkStep(f Facts, step Step) {
 		}
 	}
 }
+
+func inquires(step Step) bool { return step.Kind == Poll || step.Kind == Recall }
 
 // settles is true for the one thing that may follow an ending.
 func settles(step Step) bool {
@@ -61,7 +63,7 @@ func (w *world) checkUntil(f Facts, step Step) {
 	if !step.Until.IsZero() && !later.Now.Before(step.Until) {
 		later.Now = step.Until.Add(-time.Millisecond)
 	}
-	if step.Kind == Await {
+	if step.Kind == Await || step.Waiting == journal.WaitingForTool {
 		later.Active += later.Now.Sub(f.Now)
 	}
 	if then := Next(later); then.Kind != step.Kind || then.Waiting != step.Waiting {
@@ -173,7 +175,7 @@ func reasonsOf(s metav1.ConditionStatus) []v1alpha1.Reason {
 	case metav1.ConditionFalse:
 		return []v1alpha1.Reason{
 			v1alpha1.ReasonApprovalDenied, v1alpha1.ReasonApprovalExpired, v1alpha1.ReasonPolicyDenied, v1alpha1.ReasonCancelled,
-			v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonMaxTurns, v1alpha1.ReasonToolBudgetExhausted, v1alpha1.ReasonTokenBudgetExhausted,
+			v1alpha1.ReasonDeadlineExceeded, v1alpha1.ReasonMaxTurns, v1alpha1.ReasonToolBudgetExhausted, v1alpha1.ReasonTokenBudgetExhausted, v1alpha1.ReasonCostBudgetExhausted,
 			v1alpha1.ReasonNoProgress, v1alpha1.ReasonInvalidDecision, v1alpha1.ReasonOutputInvalid, v1alpha1.ReasonModelError,
 			v1alpha1.ReasonModelRefused, v1alpha1.ReasonCannotContinue, v1alpha1.ReasonInputExpired, v1alpha1.ReasonToolUnavailable,
 			v1alpha1.ReasonOutcomeUnknown, v1alpha1.ReasonContextOverflow, v1alpha1.ReasonCheckpointFailed, v1alpha1.ReasonInvalidConfiguration,
@@ -181,7 +183,7 @@ func reasonsOf(s metav1.ConditionStatus) []v1alpha1.Reason {
 	default:
 		return []v1alpha1.Reason{
 			v1alpha1.ReasonPending, v1alpha1.ReasonRunning, v1alpha1.ReasonApprovalRequired, v1alpha1.ReasonInputRequired,
-			v1alpha1.ReasonOutcomeUnknown, v1alpha1.ReasonModelUnavailable, v1alpha1.ReasonConfigurationNotReady, v1alpha1.ReasonSuspended,
+			v1alpha1.ReasonOutcomeUnknown, v1alpha1.ReasonModelUnavailable, v1alpha1.ReasonWaitingForTool, v1alpha1.ReasonConfigurationNotReady, v1alpha1.ReasonSuspended,
 		}
 	}
 }

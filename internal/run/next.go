@@ -59,8 +59,11 @@ func ending(f Facts) (reason, message string, ok bool) {
 
 // stopOrFinish stops what is in flight first, so that its outcome is recorded.
 func stopOrFinish(f Facts, reason, message string) Step {
-	if f.ModelInFlight || len(f.InFlight) > 0 {
+	if f.ModelInFlight || len(f.InFlight) > 0 || len(f.Polling) > 0 {
 		return Step{Kind: Stop, Waiting: "Running", Message: "the run is ending; a call that may have an effect has up to 10 s to say what became of it"}
+	}
+	if calls := toRecall(f, f.State.OpenTurn()); len(calls) > 0 {
+		return Step{Kind: Recall, Calls: calls}
 	}
 	if step, pending := lastCheck(f); pending {
 		return step

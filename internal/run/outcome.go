@@ -18,8 +18,14 @@ import (
 // another attempt follows is decided here, once, and journalled.
 func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, duration time.Duration) (Entry, bool) {
 	call := openCall(f.State, id)
-	if call == nil || call.Phase != journal.PhaseDispatched || call.Attempt != attempt {
+	if call == nil || call.Phase != journal.PhaseDispatched && call.Phase != journal.PhaseDeferred || call.Attempt != attempt {
 		return Entry{}, false
+	}
+	if outcome.Class == tool.ClassDeferred && outcome.Deferred != nil {
+		return deferred(f, call, *outcome.Deferred)
+	}
+	if call.Phase == journal.PhaseDeferred {
+		duration = f.Now.Sub(call.LastSent)
 	}
 	outcome = sound(outcome, call.Call.Effect)
 	event := journal.CallCompleted{

@@ -18,6 +18,9 @@ func people(f Facts) (Step, bool) {
 	if step, ok := settlement(f); ok {
 		return step, true
 	}
+	if step, ok := completion(f); ok {
+		return step, true
+	}
 	switch {
 	case s.Question != nil:
 		return question(f)

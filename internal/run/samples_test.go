@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -146,6 +147,7 @@ var (
 	lostReply = tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: "the answer was lost"}
 	timedOut  = tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown, Retryable: true, Message: "no answer in time"}
 	throttled = tool.Outcome{Class: tool.ClassThrottled, Effect: tool.EffectRejected, Retryable: true, Message: "later"}
+	goesOn    = tool.Outcome{Class: tool.ClassDeferred, Deferred: &tool.Deferred{Handle: "https://tools/1", PollAfter: 10 * time.Second}}
 	turnedOff = tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected, Message: "refused"}
 	toolError = tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: json.RawMessage(`"no such order"`), Message: "the tool reports a failure"}
 )

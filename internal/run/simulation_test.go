@@ -2,7 +2,9 @@ package run
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +87,7 @@ func (w *world) die() {
 
 func waits(step Step) bool {
 	switch step.Kind {
-	case Commit, Send, AskModel:
+	case Commit, Send, AskModel, Poll, Recall:
 		return false
 	default:
 		return true
@@ -139,7 +141,7 @@ func (w *world) move(step Step) {
 // oblige lets happen what the run waits for.
 func (w *world) oblige(step Step) {
 	switch {
-	case w.asked != nil || len(w.calls) > 0:
+	case w.asked != nil || len(w.calls) > 0 || len(w.inquiries) > 0:
 		w.landOne()
 	case step.Kind == Await:
 		w.wait(step)
@@ -166,11 +168,27 @@ func (w *world) landOne() {
 		w.answer(reply)
 		return
 	}
-	for _, id := range w.underWay() {
+	if ids := w.underWay(); len(ids) > 0 {
+		id := ids[0]
 		outcome := anyOutcome(w.rapid)
-		w.ledger.end(id, outcome)
+		if chance(w.rapid, "goesOn", 5) {
+			outcome = goesOn
+		} else {
+			w.ledger.end(id, outcome)
+		}
 		w.land(id, outcome)
 		return
+	}
+	if ids := slices.Sorted(maps.Keys(w.inquiries)); len(ids) > 0 {
+		id := ids[0]
+		outcome := anyOutcome(w.rapid)
+		switch {
+		case chance(w.rapid, "stillGoesOn", 2):
+			outcome = goesOn
+		case !outcome.Retryable:
+			w.ledger.end(id, outcome)
+		}
+		w.learn(id, outcome)
 	}
 }
 

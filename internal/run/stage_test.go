@@ -34,6 +34,11 @@ type stage struct {
 	// asked is the request that the model has, calls what tools have.
 	asked *Asked
 	calls map[string]Sending
+	// inquiries are questions in the air about calls that go on outside, by call, polled and
+	// recalled what this process remembers of them.
+	inquiries map[string]Sending
+	polled    map[string]time.Time
+	recalled  map[string]bool
 	// committed, where set, sees each record once it is part of the journal.
 	committed func(journal.Record)
 }
@@ -43,6 +48,7 @@ const testUID = "5f0c2a4e-0000-4000-8000-000000000001"
 func newStage(t tb, started *journal.RunStarted) *stage {
 	s := &stage{
 		t: t, workers: 1, mark: beginning, calls: map[string]Sending{},
+		inquiries: map[string]Sending{}, polled: map[string]time.Time{}, recalled: map[string]bool{},
 		draft: journal.Draft{State: journal.NewState(testUID)},
 		facts: Facts{Now: beginning, Desired: Active},
 	}
@@ -61,6 +67,10 @@ func (s *stage) look() Facts {
 	f := s.facts
 	f.State, f.Active = s.state(), s.active()
 	f.ModelInFlight = s.asked != nil
+	f.Polled, f.Recalled, f.Polling = s.polled, s.recalled, map[string]bool{}
+	for id := range s.inquiries {
+		f.Polling[id] = true
+	}
 	f.InFlight = map[string]bool{}
 	for id := range s.calls {
 		f.InFlight[id] = true
@@ -71,7 +81,7 @@ func (s *stage) look() Facts {
 func (s *stage) active() time.Duration {
 	booked := time.Duration(s.state().ActiveMillis) * time.Millisecond
 	if s.state().Owner != s.worker() {
-		return booked
+		return booked + s.state().Parked(s.facts.Now)
 	}
 	return booked + s.facts.Now.Sub(s.mark)
 }
@@ -128,6 +138,14 @@ func (s *stage) take(step Step) (again bool) {
 			s.calls[sending.Call.ID] = sending
 		}
 		return true
+	case Poll, Recall:
+		for _, sending := range step.Calls {
+			s.inquiries[sending.Call.ID] = sending
+			if step.Kind == Recall {
+				s.recalled[sending.Call.ID] = true
+			}
+		}
+		return true
 	case AskModel:
 		if s.state().Owner != s.worker() {
 			// A claim may charge what the owner before lost, so the limits are looked
@@ -170,7 +188,8 @@ func (s *stage) drive() Step {
 func (s *stage) restart() {
 	s.t.Helper()
 	s.workers++
-	s.asked, s.calls = nil, map[string]Sending{}
+	s.asked, s.calls, s.inquiries = nil, map[string]Sending{}, map[string]Sending{}
+	s.polled, s.recalled = map[string]time.Time{}, map[string]bool{}
 	state, err := journal.Fold(testUID, s.records)
 	if err != nil {
 		s.t.Fatalf("folding what was committed: %v", err)
@@ -216,6 +235,20 @@ func (s *stage) land(id string, outcome tool.Outcome) {
 		s.t.Fatalf("the outcome of call %s is not wanted", id)
 	}
 	s.add(entry)
+}
+
+// learn ends an inquiry in the air.
+func (s *stage) learn(id string, outcome tool.Outcome) {
+	s.t.Helper()
+	sending, flies := s.inquiries[id]
+	if !flies {
+		s.t.Fatalf("nobody asks about call %s", id)
+	}
+	delete(s.inquiries, id)
+	s.polled[id] = s.facts.Now
+	if entry, wanted := RecordAnswer(s.look(), id, sending.Attempt, outcome); wanted {
+		s.add(entry)
+	}
 }
 
 // call finds a call anywhere in the run.

@@ -18,6 +18,7 @@ func (v Verdicts) Problem(s *journal.State) string {
 		digestProblem(s, "deny", v.Deny, v.DenyBy),
 		v.answerProblem(s),
 		v.settleProblem(s),
+		v.completeProblem(s),
 	} {
 		if problem != "" {
 			said = append(said, problem)
@@ -82,6 +83,32 @@ func (v Verdicts) settleProblem(s *journal.State) string {
 		}
 	}
 	return ""
+}
+
+func (v Verdicts) completeProblem(s *journal.State) string {
+	if v.CompletionsBroken {
+		return "the annotation pawl.run/complete must be a JSON object"
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.Completions)) {
+		switch call := callOf(s, id); {
+		case call == nil || call.Phase != journal.PhaseDeferred && call.Phase != journal.PhaseDone:
+			return "the annotation pawl.run/complete does not name a call that waits outside"
+		case call.Phase == journal.PhaseDeferred && v.CompleteBy == "":
+			return unnamed("complete")
+		}
+	}
+	return ""
+}
+
+func callOf(s *journal.State, id string) *journal.CallState {
+	for i := range s.Transcript {
+		for j := range s.Transcript[i].Calls {
+			if call := &s.Transcript[i].Calls[j]; call.Call.ID == id {
+				return call
+			}
+		}
+	}
+	return nil
 }
 
 func unnamed(name string) string {

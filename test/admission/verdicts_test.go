@@ -25,6 +25,8 @@ const (
 	answerBy   = pawlv1alpha1.AnnotationAnswerBy
 	settle     = pawlv1alpha1.AnnotationSettle
 	settleBy   = pawlv1alpha1.AnnotationSettleBy
+	complete   = pawlv1alpha1.AnnotationComplete
+	completeBy = pawlv1alpha1.AnnotationCompleteBy
 	createdBy  = pawlv1alpha1.AnnotationCreatedBy
 )
 
@@ -84,6 +86,7 @@ var _ = Describe("Verdicts", func() {
 		Entry("deny-reason", denyReason, "approve"),
 		Entry("answer", answer, "answer"),
 		Entry("settle", settle, "settle"),
+		Entry("complete", complete, "complete"),
 	)
 
 	DescribeTable("one verb does not give another",
@@ -96,9 +99,10 @@ var _ = Describe("Verdicts", func() {
 				Expect(annotate(ctx, user, run, map[string]any{annotation: "x"})).To(Succeed(), annotation)
 			}
 		},
-		Entry("approve", "approve", []string{approve, deny, denyReason}, []string{answer, settle}),
-		Entry("answer", "answer", []string{answer}, []string{approve, deny, denyReason, settle}),
-		Entry("settle", "settle", []string{settle}, []string{approve, deny, denyReason, answer}),
+		Entry("approve", "approve", []string{approve, deny, denyReason}, []string{answer, settle, complete}),
+		Entry("answer", "answer", []string{answer}, []string{approve, deny, denyReason, settle, complete}),
+		Entry("settle", "settle", []string{settle}, []string{approve, deny, denyReason, answer, complete}),
+		Entry("complete", "complete", []string{complete}, []string{approve, deny, denyReason, answer, settle}),
 	)
 
 	DescribeTable("with the verb, it is stamped with the requester's name",
@@ -121,6 +125,7 @@ var _ = Describe("Verdicts", func() {
 		Entry("deny", deny, denyBy),
 		Entry("answer", answer, answerBy),
 		Entry("settle", settle, settleBy),
+		Entry("complete", complete, completeBy),
 	)
 
 	DescribeTable("a name that comes without a verdict is refused, from whomever",
@@ -131,7 +136,7 @@ var _ = Describe("Verdicts", func() {
 			}
 			Expect(editor.Create(ctx, space.run(map[string]string{stamp: "somebody"}))).To(beRefusedWith("say who gave a verdict"))
 		},
-		Entry(nil, approveBy), Entry(nil, denyBy), Entry(nil, answerBy), Entry(nil, settleBy),
+		Entry(nil, approveBy), Entry(nil, denyBy), Entry(nil, answerBy), Entry(nil, settleBy), Entry(nil, completeBy),
 	)
 
 	It("stamps each verdict by itself, so that a second person relabels nothing", func(ctx SpecContext) {

@@ -45,6 +45,8 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 	case landed.check:
 		r.memory.of(s.uid).checked[landed.call] = r.clock.Now()
 		return run.RecordFound(facts, landed.call, landed.found)
+	case landed.inquiry != "":
+		return r.interpretInquiry(facts, s, landed)
 	case landed.call != "":
 		return interpretCall(facts, landed)
 	case landed.asked == nil || !state.DecisionDue() || int(state.Turns)+1 != landed.asked.Request.Decision:
@@ -81,7 +83,7 @@ func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
 func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	for _, landed := range r.flights.landed(s.uid) {
 		s.settled = append(s.settled, landed)
-		if landed.call == "" || landed.check {
+		if landed.call == "" || landed.check || landed.inquiry != "" {
 			continue
 		}
 		o := landed.outcome
@@ -163,14 +165,7 @@ func (r *Reconciler) send(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 
 func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run.Sending) {
 	call := sending.Call
-	request := tool.Call{
-		FullName: call.Tool, Digest: offeredDigest(s.draft.State.Run.Tools, call.Tool),
-		Arguments: run.ArgumentBytes(call.Arguments), ID: call.ID, EffectKey: call.EffectKey,
-		Attempt: sending.Attempt, Epoch: s.draft.State.Epoch,
-		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent || canary.Is(canary.Replay),
-		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
-		MaxResultBytes: call.MaxResultBytes,
-	}
+	request := r.request(object, s, sending)
 	entry := &flight{call: call.ID, attempt: sending.Attempt, epoch: request.Epoch, effectful: call.Effect != journal.ReadOnly}
 	policies := policyNames(object)
 	mayLeave := r.rightToSend(s.acknowledged, call.Effect)
@@ -186,6 +181,19 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		request.Tool = name
 		landed.outcome = server.Call(ctx, request)
 	})
+}
+
+// request is what an adapter is told of an attempt.
+func (r *Reconciler) request(object *v1alpha1.AgentRun, s *session, sending run.Sending) tool.Call {
+	call := sending.Call
+	return tool.Call{
+		FullName: call.Tool, Digest: offeredDigest(s.draft.State.Run.Tools, call.Tool),
+		Arguments: run.ArgumentBytes(call.Arguments), ID: call.ID, EffectKey: call.EffectKey,
+		Attempt: sending.Attempt, Epoch: s.draft.State.Epoch,
+		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent || canary.Is(canary.Replay),
+		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
+		MaxResultBytes: call.MaxResultBytes,
+	}
 }
 
 // offeredDigest is the digest of a tool's definition as the run froze it.

@@ -43,6 +43,8 @@ type flight struct {
 	call    string
 	attempt int32
 	check   bool
+	// inquiry is set for a question about a call that goes on outside instead of an attempt.
+	inquiry inquiry
 	// epoch under which the call was dispatched.
 	epoch int64
 	// asked is the request that the model was given.
@@ -99,7 +101,7 @@ func (f *Flights) start(uid types.UID, key types.NamespacedName, entry *flight, 
 	})
 	f.executor.Go(func() {
 		defer cancel()
-		landed := &flight{call: entry.call, asked: entry.asked}
+		landed := &flight{call: entry.call, asked: entry.asked, inquiry: entry.inquiry}
 		landed.fly(ctx, work)
 		watchdog.Stop()
 		f.land(uid, key, entry, landed)
@@ -171,6 +173,9 @@ func (f *Flights) found(uid types.UID, entry *flight) bool {
 
 // hung is what is known of a flight that does not come back.
 func hung(entry *flight) *flight {
+	if entry.inquiry != "" {
+		return &flight{outcome: nothingLearned()}
+	}
 	return &flight{
 		failure:       &model.Error{Class: model.ClassTransient, Sent: true, Detail: "the adapter did not come back"},
 		outcome:       tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown, Message: "the call did not come back; nobody knows whether it took effect"},
@@ -197,6 +202,8 @@ func (f *flight) fly(ctx context.Context, work func(context.Context, *flight)) {
 		ctrl.Log.WithName("agentrun").Error(fmt.Errorf("panic of type %T", cause), "An adapter failed", "stack", string(debug.Stack()))
 		const message = "the operator failed while it was under way"
 		switch {
+		case f.inquiry != "":
+			f.outcome = nothingLearned()
 		case f.call != "":
 			f.outcome = tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: message}
 		case f.asked != nil:
@@ -244,12 +251,14 @@ func (f *Flights) settle(uid types.UID, entries []*flight) {
 func (f *Flights) underWay(uid types.UID, settled []*flight) underWay {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := underWay{calls: map[string]bool{}, checks: map[string]bool{}}
+	out := underWay{calls: map[string]bool{}, checks: map[string]bool{}, inquiries: map[string]bool{}}
 	for _, entry := range f.byRun[uid] {
 		switch {
 		case slices.Contains(settled, entry):
 		case entry.check:
 			out.checks[entry.call] = true
+		case entry.inquiry != "":
+			out.inquiries[entry.call] = true
 		case entry.call != "":
 			out.calls[entry.call] = true
 		case entry.asked != nil:
@@ -261,14 +270,14 @@ func (f *Flights) underWay(uid types.UID, settled []*flight) underWay {
 	return out
 }
 
-// underWay is what a run has in the air: calls and look-ups by call id.
+// underWay is what a run has in the air: calls, look-ups and inquiries by call id.
 type underWay struct {
-	model, resolving bool
-	calls, checks    map[string]bool
+	model, resolving         bool
+	calls, checks, inquiries map[string]bool
 }
 
 func (u underWay) empty() bool {
-	return !u.model && !u.resolving && len(u.calls) == 0 && len(u.checks) == 0
+	return !u.model && !u.resolving && len(u.calls) == 0 && len(u.checks) == 0 && len(u.inquiries) == 0
 }
 
 // stop ends everything of a run: at once, or after the grace for calls that may have
@@ -277,11 +286,14 @@ func (f *Flights) stop(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, entry := range f.byRun[uid] {
-		if entry.effectful {
+		switch {
+		case entry.inquiry == recalls:
+			// It is how the run's calls are stopped, and ends by itself.
+		case entry.effectful:
 			f.clock.AfterFunc(f.grace, entry.cancel)
-			continue
+		default:
+			entry.cancel()
 		}
-		entry.cancel()
 	}
 }
 

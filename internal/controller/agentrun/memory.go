@@ -23,6 +23,10 @@ type notes struct {
 	refused time.Time
 	// checked says when unknown effects were last looked up, by call.
 	checked map[string]time.Time
+	// polled says when calls that go on outside were last asked about, recalled which were
+	// called off, by call.
+	polled   map[string]time.Time
+	recalled map[string]bool
 	// problem is what was last said about a verdict, so that it is said once.
 	problem string
 }
@@ -87,7 +91,7 @@ func (m *memory) of(uid types.UID) *notes {
 		m.byRun = map[types.UID]*notes{}
 	}
 	if m.byRun[uid] == nil {
-		m.byRun[uid] = &notes{checked: map[string]time.Time{}}
+		m.byRun[uid] = &notes{checked: map[string]time.Time{}, polled: map[string]time.Time{}, recalled: map[string]bool{}}
 	}
 	return m.byRun[uid]
 }

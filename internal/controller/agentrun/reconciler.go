@@ -25,6 +25,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/status"
+	"github.com/pawl-run/pawl/internal/worker"
 )
 
 // maxSteps bounds the steps of one reconcile. A turn takes a handful; more means that
@@ -280,6 +281,9 @@ func (r *Reconciler) hold(s *session, step run.Step) run.Step {
 	starts := step.Kind == run.Resolve || step.Kind == run.AskModel || step.Kind == run.Send
 	waits := starts || step.Kind == run.Await
 	switch {
+	case step.Kind == run.Poll && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
+		// Every replica sees that it is time; one of them asks.
+		return run.Step{Kind: run.Rest, Waiting: journal.WaitingForTool, Message: "a call goes on outside", Until: r.clock.Now().Add(lookInterval)}
 	case waits && r.draining.Load() && r.flights.underWay(s.uid, s.settled).empty():
 		return run.Step{Kind: run.Rest, Waiting: string(v1alpha1.ReasonRunning), Message: "handed over to another replica"}
 	case starts && (r.draining.Load() || !r.members.Fresh(r.clock.Now())):
@@ -302,6 +306,12 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		return false, r.send(ctx, object, s, step.Calls)
 	case run.Check:
 		r.check(object, s, step.Unknown)
+		return false, nil
+	case run.Poll:
+		r.inquire(object, s, polls, step.Calls)
+		return false, nil
+	case run.Recall:
+		r.inquire(object, s, recalls, step.Calls)
 		return false, nil
 	case run.Stop:
 		r.flights.stop(s.uid)

@@ -110,7 +110,7 @@ func checkMark(mark *v1alpha1.AgentRun, log *store.Log, records []journal.Record
 func (s *session) active(now time.Time, worker string) time.Duration {
 	booked := time.Duration(s.draft.State.ActiveMillis) * time.Millisecond
 	if s.draft.State.Owner != worker {
-		return booked
+		return booked + s.draft.State.Parked(now)
 	}
 	return booked + now.Sub(s.mark)
 }
@@ -145,7 +145,7 @@ func (r *Reconciler) claim(s *session) error {
 		claimed.Lost = &lost
 	}
 	now := r.clock.Now()
-	if err := s.draft.Add(claimed, journal.Meta{Time: now}); err != nil {
+	if err := s.draft.Add(claimed, journal.Meta{Time: now, ActiveMillis: s.active(now, r.worker).Milliseconds()}); err != nil {
 		return fmt.Errorf("claiming: %w", err)
 	}
 	s.mark = now

@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -186,10 +187,24 @@ func verdictsOf(object *v1alpha1.AgentRun) run.Verdicts {
 		Approve: a[v1alpha1.AnnotationApprove], ApproveBy: a[v1alpha1.AnnotationApproveBy],
 		Deny: a[v1alpha1.AnnotationDeny], DenyBy: a[v1alpha1.AnnotationDenyBy], DenyReason: a[v1alpha1.AnnotationDenyReason],
 		AnswerBy: a[v1alpha1.AnnotationAnswerBy], SettleBy: a[v1alpha1.AnnotationSettleBy],
+		CompleteBy: a[v1alpha1.AnnotationCompleteBy],
 	}
 	verdicts.Answers, verdicts.AnswersBroken = readMap(a[v1alpha1.AnnotationAnswer])
 	verdicts.Settlements, verdicts.SettlementsBroken = readMap(a[v1alpha1.AnnotationSettle])
+	verdicts.Completions, verdicts.CompletionsBroken = readValues(a[v1alpha1.AnnotationComplete])
 	return verdicts
+}
+
+// readValues reads a JSON object whose members may be anything, each kept as written.
+func readValues(text string) (map[string]json.RawMessage, bool) {
+	if text == "" {
+		return nil, false
+	}
+	if _, err := strictjson.Object([]byte(text), strictjson.Limits{}); err != nil {
+		return nil, true
+	}
+	var values map[string]json.RawMessage
+	return values, json.Unmarshal([]byte(text), &values) != nil
 }
 
 func readMap(text string) (map[string]string, bool) {

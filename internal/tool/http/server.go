@@ -3,7 +3,9 @@
 //
 //	2xx                    the result: JSON, or a JSON string where it isn't JSON
 //	204 or an empty body   the result null
-//	202                    not known: calls that are answered later are not supported
+//	202 with a Location    goes on: GET it, where 202 is "not yet", another 2xx the result
+//	                       and 4xx a refusal; the Location must be of the same origin
+//	202 without            not known
 //	409, 425, 429          nothing was done, try later
 //	other 4xx              nothing was done, the body is the error
 //	3xx, 5xx               not known
@@ -126,8 +128,14 @@ func (s *Server) request(ctx context.Context, call tool.Call) (*http.Request, er
 		return nil, errors.New("the server's url can't be used")
 	}
 	req.ContentLength = int64(len(arguments))
+	req.Header.Set("Content-Type", "application/json")
+	s.identify(ctx, req, call)
+	return req, nil
+}
+
+// identify says for whom a request is made.
+func (s *Server) identify(ctx context.Context, req *http.Request, call tool.Call) {
 	header := map[string]string{
-		"Content-Type": "application/json",
 		"Accept":       "application/json",
 		"Pawl-Run":     call.RunNamespace + "/" + call.RunName,
 		"Pawl-Run-UID": call.RunUID,
@@ -142,22 +150,27 @@ func (s *Server) request(ctx context.Context, call tool.Call) (*http.Request, er
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
-	return req, nil
 }
 
 // understand reads the answer to its end or its bound.
 func (s *Server) understand(ctx context.Context, call tool.Call, sending *transport.Sending, resp *http.Response) tool.Outcome {
 	code := resp.StatusCode
 	if code == http.StatusAccepted {
-		return tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable, Message: "the service accepted the call and will answer later (HTTP 202), which is not supported; nobody knows whether the call took effect"}
+		return s.accepted(call, resp)
+	}
+	if code >= 200 && code <= 299 {
+		return s.result(ctx, call, resp)
 	}
 	value, err := transport.ReadValue(resp, transport.Bound(call))
-	if code < 200 || code > 299 {
-		if err != nil {
-			value = transport.Value{} // the status stands, whatever was to explain it
-		}
-		return transport.Status(call, sending, resp, value)
+	if err != nil {
+		value = transport.Value{} // the status stands, whatever was to explain it
 	}
+	return transport.Status(call, sending, resp, value)
+}
+
+// result reads the body of a success.
+func (s *Server) result(ctx context.Context, call tool.Call, resp *http.Response) tool.Outcome {
+	value, err := transport.ReadValue(resp, transport.Bound(call))
 	if err != nil {
 		return transport.Lost(ctx, call, err)
 	}

@@ -101,7 +101,6 @@ func TestAnswers(t *testing.T) {
 		"empty":         {200, "", nil, tool.Outcome{Class: "ok", Effect: "committed", Value: json.RawMessage(`null`)}},
 		"no content":    {204, "", nil, tool.Outcome{Class: "ok", Effect: "committed", Value: json.RawMessage(`null`)}},
 		"accepted":      {202, "{}", nil, tool.Outcome{Class: "unknown", Effect: "unknown"}},
-		"accepted at":   {202, "{}", map[string]string{"Location": "/jobs/1"}, tool.Outcome{Class: "unknown", Effect: "unknown"}},
 		"redirect":      {307, "", map[string]string{"Location": "/elsewhere"}, tool.Outcome{Class: "unknown", Effect: "unknown"}},
 		"bad request":   {400, `{"error":"amount"}`, nil, tool.Outcome{Class: "rejected", Effect: "rejected", Value: json.RawMessage(`{"error":"amount"}`)}},
 		"unauthorized":  {401, "who?", nil, tool.Outcome{Class: "rejected", Effect: "rejected", Value: json.RawMessage(`"who?"`)}},

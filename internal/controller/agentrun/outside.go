@@ -1,0 +1,65 @@
+package agentrun
+
+import (
+	"context"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/run"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// inquiry is a question about a call that goes on outside.
+type inquiry string
+
+const (
+	// polls asks how it stands.
+	polls inquiry = "poll"
+	// recalls asks for it to be called off.
+	recalls inquiry = "recall"
+)
+
+// nothingLearned is the outcome of an inquiry that brought no answer: all is as it was.
+func nothingLearned() tool.Outcome {
+	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true}
+}
+
+// inquire asks about calls that go on outside. Nothing is begun by it, so it needs no
+// claim; whoever records an answer claims the run.
+func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry, calls []run.Sending) {
+	policies := policyNames(object)
+	for _, sending := range calls {
+		if kind == recalls {
+			r.memory.of(s.uid).recalled[sending.Call.ID] = true
+		}
+		request := r.request(object, s, sending)
+		entry := &flight{call: sending.Call.ID, attempt: sending.Attempt, inquiry: kind, epoch: request.Epoch}
+		handle := sending.Deferred.Handle
+		r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
+			landed.outcome = nothingLearned()
+			server, name, err := r.clients.Tool(ctx, object.Namespace, policies, sending.Call.Tool)
+			if err != nil {
+				return
+			}
+			defer closeServer(server)
+			outside, ok := server.(tool.Deferrer)
+			if !ok {
+				return
+			}
+			request.Tool = name
+			if kind == recalls {
+				// Whether it was heard shows in what the call comes to.
+				_ = outside.CancelDeferred(ctx, request, handle)
+			}
+			landed.outcome = outside.Poll(ctx, request, handle)
+		})
+	}
+}
+
+// interpretInquiry takes the answer to an inquiry.
+func (r *Reconciler) interpretInquiry(facts run.Facts, s *session, landed *flight) (run.Entry, bool) {
+	r.memory.of(s.uid).polled[landed.call] = r.clock.Now()
+	if facts.State.Finished != nil {
+		return run.Entry{}, false
+	}
+	return run.RecordAnswer(facts, landed.call, landed.attempt, landed.outcome)
+}

@@ -1,0 +1,160 @@
+package run
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/tool"
+)
+
+// Bounds of the wait between two questions about a call that goes on outside, whatever
+// its server asks for.
+const (
+	minPollInterval     = time.Second
+	maxPollInterval     = 5 * time.Minute
+	defaultPollInterval = 5 * time.Second
+	// pollTimeout bounds one such question.
+	pollTimeout = 30 * time.Second
+	// maxHandleBytes bounds what is journalled of a server's handle.
+	maxHandleBytes = 8 << 10
+)
+
+// deferred turns the word of an adapter that a call goes on outside into an event. The
+// word that it still does is no news.
+func deferred(f Facts, call *journal.CallState, d tool.Deferred) (Entry, bool) {
+	if d.Handle == "" || len(d.Handle) > maxHandleBytes {
+		outcome := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: "the server goes on with the call under a handle that can't be kept"}
+		return RecordOutcome(f, call.Call.ID, call.Attempt, outcome, 0)
+	}
+	if known := call.Deferred; known != nil && known.Handle == d.Handle {
+		return Entry{}, false
+	}
+	until := call.LastSent.Add(seconds(call.Call.TimeoutSeconds))
+	if d.Lifetime > 0 {
+		until = earliest(until, call.LastSent.Add(d.Lifetime))
+	}
+	return Entry{Payload: journal.CallDeferred{
+		ID: call.Call.ID, Attempt: call.Attempt, Handle: d.Handle,
+		PollMillis: pollInterval(d.PollAfter).Milliseconds(), Until: until.UTC(),
+	}}, true
+}
+
+func pollInterval(asked time.Duration) time.Duration {
+	return min(max(cmp.Or(asked, defaultPollInterval), minPollInterval), maxPollInterval)
+}
+
+// RecordAnswer turns what an adapter says of a call that goes on outside into an event.
+// An outcome that is worth asking for again says nothing of the call.
+func RecordAnswer(f Facts, id string, attempt int32, outcome tool.Outcome) (Entry, bool) {
+	if call := openCall(f.State, id); call == nil || call.Phase != journal.PhaseDeferred || outcome.Retryable {
+		return Entry{}, false
+	}
+	return RecordOutcome(f, id, attempt, outcome, 0)
+}
+
+// outside looks after the calls of a turn that go on outside. Nothing else of the turn can
+// start before they end. The run waits for them without a worker, unless it is busy.
+func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
+	var due, late []Sending
+	until, waits := time.Time{}, ""
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		if call.Phase != journal.PhaseDeferred {
+			continue
+		}
+		waits = call.Call.Tool
+		switch at := pollAt(f, call); {
+		case f.Polling[call.Call.ID], f.InFlight[call.Call.ID]:
+		case !f.Now.Before(at):
+			due = append(due, inquiryInto(call))
+		case expired(f, call) && !f.Recalled[call.Call.ID]:
+			late = append(late, inquiryInto(call))
+		case expired(f, call):
+			return commit(overdue(call)), true
+		default:
+			until = earliest(until, at)
+		}
+	}
+	switch {
+	case waits == "":
+		return Step{}, false
+	case len(due) > 0:
+		return Step{Kind: Poll, Calls: due}, true
+	case len(late) > 0:
+		return Step{Kind: Recall, Calls: late}, true
+	case busy:
+		wait.Until = earliest(wait.Until, until)
+		return wait, true
+	default:
+		return rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", waits), earliest(workDeadline(f), until)), true
+	}
+}
+
+func inquiryInto(call *journal.CallState) Sending {
+	return Sending{Call: call.Call, Attempt: call.Attempt, Timeout: pollTimeout, Deferred: call.Deferred}
+}
+
+// pollAt is when to ask about a call: at intervals from when it was deferred, and once
+// more at its deadline.
+func pollAt(f Facts, call *journal.CallState) time.Time {
+	last, asked := f.Polled[call.Call.ID]
+	if asked && !last.Before(call.Deferred.Until) {
+		return f.Now.Add(maxPollInterval) // its time is over: nothing is asked any more
+	}
+	if !asked || last.Before(call.DeferredAt) {
+		last = call.DeferredAt
+	}
+	return earliest(last.Add(time.Duration(call.Deferred.PollMillis)*time.Millisecond), call.Deferred.Until)
+}
+
+func expired(f Facts, call *journal.CallState) bool { return !f.Now.Before(call.Deferred.Until) }
+
+// overdue is the result of a call that did not end outside in its time, although it was
+// called off.
+func overdue(call *journal.CallState) journal.CallCompleted {
+	completed := journal.CallCompleted{
+		ID: call.Call.ID, Attempt: call.Attempt, Class: string(tool.ClassTimeout), Effect: journal.EffectUnknown,
+		Message: "the call goes on outside and did not end in its time (timeoutSeconds); it was called off",
+	}
+	if call.Call.Effect == journal.ReadOnly {
+		completed.Effect, completed.Final = "", true
+	}
+	return completed
+}
+
+// toRecall lists the calls that go on outside and were not called off yet.
+func toRecall(f Facts, turn *journal.Turn) []Sending {
+	var calls []Sending
+	if turn == nil {
+		return nil
+	}
+	for i := range turn.Calls {
+		if call := &turn.Calls[i]; call.Phase == journal.PhaseDeferred && !f.Recalled[call.Call.ID] {
+			calls = append(calls, inquiryInto(call))
+		}
+	}
+	return calls
+}
+
+// completion takes the result that somebody delivers of a call that goes on outside.
+func completion(f Facts) (Step, bool) {
+	turn := f.State.OpenTurn()
+	if turn == nil || f.Verdicts.CompleteBy == "" {
+		return Step{}, false
+	}
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		value, given := f.Verdicts.Completions[call.Call.ID]
+		if call.Phase != journal.PhaseDeferred || !given {
+			continue
+		}
+		outcome := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: value}
+		entry, ok := RecordOutcome(f, call.Call.ID, call.Attempt, outcome, 0)
+		if ok {
+			return commitBy(f.Verdicts.CompleteBy, entry.Payload), true
+		}
+	}
+	return Step{}, false
+}

@@ -1,0 +1,119 @@
+package httptool
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/tool"
+	"github.com/pawl-run/pawl/internal/tool/transport"
+)
+
+var _ tool.Deferrer = (*Server)(nil)
+
+// accepted reads a 202: with a Location of the service's own it is a call that goes on,
+// without one nobody will ever know.
+func (s *Server) accepted(call tool.Call, resp *http.Response) tool.Outcome {
+	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable}
+	location := resp.Header.Get("Location")
+	if location == "" {
+		unknown.Message = "the service accepted the call (HTTP 202) and gave no Location to ask at; nobody knows whether the call took effect"
+		return unknown
+	}
+	address, err := s.statusURL(location)
+	if err != nil {
+		unknown.Message = "the service accepted the call (HTTP 202) with a Location that is not its own; nobody knows whether the call took effect"
+		return unknown
+	}
+	return goesOn(address.String(), resp.Header)
+}
+
+// goesOn is the outcome of a call that has not ended yet, its handle being the URL to ask at.
+func goesOn(handle string, header http.Header) tool.Outcome {
+	return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Message: "the service goes on with it",
+		Deferred: &tool.Deferred{Handle: handle, PollAfter: retryAfter(header)}}
+}
+
+// nothingLearned is the outcome of asking in vain.
+func nothingLearned() tool.Outcome {
+	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true, Message: "the service could not be asked about the call"}
+}
+
+// statusURL resolves a Location. Credentials go to the service alone, so another origin is
+// refused.
+func (s *Server) statusURL(location string) (*url.URL, error) {
+	reference, err := url.Parse(location)
+	if err != nil {
+		return nil, errors.New("not a URL")
+	}
+	address := s.base.ResolveReference(reference)
+	if address.Scheme != s.base.Scheme || !strings.EqualFold(address.Host, s.base.Host) || address.User != nil {
+		return nil, errors.New("another origin")
+	}
+	address.Fragment = ""
+	return address, nil
+}
+
+// retryAfter reads Retry-After in seconds; a date says when a person should look, not when
+// a machine may.
+func retryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(strings.TrimSpace(header.Get("Retry-After")))
+	if err != nil || seconds < 0 || seconds > 86400 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// Poll implements tool.Deferrer: GET the status URL. 202 says that the call goes on,
+// another 2xx is its result, a 4xx refuses it, and everything else says nothing.
+func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.Outcome {
+	address, err := s.statusURL(handle)
+	if err != nil {
+		return nothingLearned() // the policy names another service by now
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return nothingLearned()
+	}
+	s.identify(ctx, req, call)
+	resp, sending, err := s.client.Send(req, false)
+	if err != nil {
+		return nothingLearned()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch code := resp.StatusCode; {
+	case code == http.StatusAccepted, code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusRequestTimeout:
+		return goesOn(handle, resp.Header)
+	case code >= 200 && code <= 299:
+		out := s.result(ctx, call, resp)
+		if out.Class != tool.ClassOK {
+			return nothingLearned() // it broke off, and can be asked for again
+		}
+		out.Receipt = transport.Receipt(resp.Header)
+		return out
+	case code >= 400 && code <= 499:
+		value, err := transport.ReadValue(resp, transport.Bound(call))
+		if err != nil {
+			value = transport.Value{}
+		}
+		out := transport.Status(call, sending, resp, value)
+		out.Class, out.Retryable = tool.ClassRejected, false // refused for good
+		return out
+	default:
+		return nothingLearned()
+	}
+}
+
+// Answer implements tool.Deferrer. No service of this kind asks for anything.
+func (s *Server) Answer(context.Context, tool.Call, string, tool.Input, []tool.Answer) error {
+	return errors.New("the service asked for nothing")
+}
+
+// CancelDeferred implements tool.Deferrer. The contract has no way to call a request off.
+func (s *Server) CancelDeferred(context.Context, tool.Call, string) error {
+	return errors.New("the service has no way to give a call up")
+}
