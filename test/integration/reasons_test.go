@@ -100,6 +100,13 @@ var reasonSpecs = []reasonSpec{
 		},
 	},
 	{
+		state:    open(v1alpha1.ReasonWaitingForTool),
+		scenario: `{model: {script: [{toolCalls: [{tool: slow.never}]}, {final: Done.}]}}`,
+		check: func(_ context.Context, run *v1alpha1.AgentRun) {
+			Expect(run.Status.Owner).To(BeNil(), "a run that waits for a service holds no worker")
+		},
+	},
+	{
 		state:    open(v1alpha1.ReasonOutcomeUnknown),
 		scenario: `{model: {script: [{toolCalls: [{tool: fail.cut}]}, {final: Done.}]}}`,
 		check: func(_ context.Context, run *v1alpha1.AgentRun) {

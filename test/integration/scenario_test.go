@@ -39,7 +39,7 @@ servers:
 - {name: profiles, http: {url: TOOLS/profiles, tools: [{name: lookup, inputSchema: {type: object, required: [key], properties: {key: {type: string}}}}]}}
 - {name: billing, http: {url: TOOLS/billing, tools: [{name: refund, description: Refund an order., inputSchema: {type: object, required: [order_id, amount], properties: {order_id: {type: string}, amount: {type: number}}}}]}}
 - {name: status, http: {url: TOOLS/status, tools: [{name: get, inputSchema: {type: object, properties: {}}}, {name: timed, inputSchema: {type: object, properties: {}}}]}}
-- {name: slow, http: {url: TOOLS/slow, tools: [{name: wait, inputSchema: {type: object, required: [seconds], properties: {seconds: {type: number}, key: {type: string}}}}]}}
+- {name: slow, http: {url: TOOLS/slow, tools: [{name: wait, inputSchema: {type: object, required: [seconds], properties: {seconds: {type: number}, key: {type: string}}}}, {name: never, inputSchema: {type: object, properties: {}}}]}}
 - {name: counter, http: {url: TOOLS/counter, tools: [{name: next, inputSchema: {type: object, properties: {}}}]}}
 - {name: calc, http: {url: TOOLS/calc, tools: [{name: add, inputSchema: {type: object, required: [a, b], properties: {a: {type: integer}, b: {type: integer}}}}]}}
 - {name: fail, http: {url: TOOLS/fail, tools: [{name: internal, inputSchema: {type: object, properties: {}}}, {name: not_found, inputSchema: {type: object, properties: {number: {type: integer}}}}, {name: throttled, inputSchema: {type: object, properties: {times: {type: integer}}}}, {name: cut, inputSchema: {type: object, properties: {}}}, {name: huge, inputSchema: {type: object, properties: {}}}]}}

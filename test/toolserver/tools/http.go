@@ -27,6 +27,7 @@ func (s *Server) httpTools() map[string]func(http.ResponseWriter, request) {
 			reply(w, 200, map[string]any{"status": "pending", "time": time.Now()})
 		},
 		"slow/wait":      wait,
+		"slow/never":     accept,
 		"counter/next":   s.next,
 		"effect/apply":   s.apply,
 		"effect/later":   s.later,
@@ -97,6 +98,13 @@ func (s *Server) makeRefund(r request, arguments string) (made refund, applied b
 	s.refunds[r.entry.Key] = made
 	s.effects[r.entry.Key] = effect{State: Committed, Result: made.result}
 	return made, true
+}
+
+// accept accepts a call that never ends; GET /slow/never says so each time.
+func accept(w http.ResponseWriter, _ request) {
+	w.Header().Set("Location", "/slow/never")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // wait answers after {"seconds": n} and records whether the caller was still there.

@@ -67,6 +67,7 @@ func New() *Server {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	s.mux.HandleFunc("GET /effects/{key}", s.look)
+	s.mux.HandleFunc("GET /slow/never", func(w http.ResponseWriter, _ *http.Request) { accept(w, request{}) })
 	for name, handle := range s.httpTools() {
 		s.mux.HandleFunc("POST /"+name, s.serve(name, handle))
 	}
