@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-func deferredEntry(id string, attempt int32, kind string) Payload {
-	return CallDeferred{ID: id, Attempt: attempt, Kind: kind, Handle: "https://tools/1", Until: beginning.Add(time.Hour)}
+func deferredEntry(id string, attempt int32, handle string) Payload {
+	return CallDeferred{ID: id, Attempt: attempt, Handle: handle, Until: beginning.Add(time.Hour)}
 }
 
 func TestDeferredCalls(t *testing.T) {
@@ -29,7 +29,7 @@ func TestDeferredCalls(t *testing.T) {
 		"before it was sent":   {begun(proposed(callOf("a", NonIdempotent, allowed))), deferredEntry("a", 0, "task"), "was not under way"},
 		"another attempt":      {sent, deferredEntry("a", 2, "task"), "has attempt 1, not 2"},
 		"another call":         {sent, deferredEntry("b", 1, "task"), "is not part of turn"},
-		"by nobody":            {sent, deferredEntry("a", 1, ""), "deferred by nobody"},
+		"without a handle":     {sent, deferredEntry("a", 1, ""), "without a handle"},
 		"no turn":              {begun(), deferredEntry("a", 1, "task"), "no turn is open"},
 		"a second dispatch":    {waits, CallDispatched{Calls: []Dispatch{{ID: "a", Attempt: 2}}}, "is Deferred"},
 		"once it has a result": {append(waits[:5:5], ok("a", 1)), deferredEntry("a", 1, "task"), "was not under way"},
