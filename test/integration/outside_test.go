@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -102,5 +103,76 @@ var _ = Describe("A call that a service answers later", func() {
 		setState(ctx, key, v1alpha1.StateCancelled)
 		run := awaitEnd(ctx, key, v1alpha1.ReasonCancelled)
 		Expect(run.Status.UnknownEffects).To(HaveLen(1), "the service was not told")
+	})
+})
+
+// taskServer is an MCP server of the current revision that makes a task of each call, which
+// is done once it was asked about so many times, or was cancelled.
+func taskServer(questions int64) (url string, asked, cancelled *atomic.Int64) {
+	asked, cancelled = &atomic.Int64{}, &atomic.Int64{}
+	const task = `"taskId":"task-1","createdAt":"2026-12-01T10:00:00Z","lastUpdatedAt":"2026-12-01T10:00:00Z","ttlMs":null,"pollIntervalMs":1000,"status":`
+	results := map[string]func() string{
+		"tools/list": func() string {
+			return `"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[{"name":"bake","inputSchema":{"type":"object"}}]`
+		},
+		"tools/call": func() string { return `"resultType":"task",` + task + `"working"` },
+		"tasks/get": func() string {
+			switch {
+			case cancelled.Load() > 0:
+				return `"resultType":"complete",` + task + `"cancelled"`
+			case asked.Add(1) < questions:
+				return `"resultType":"complete",` + task + `"working"`
+			default:
+				return `"resultType":"complete",` + task + `"completed","result":{"content":[{"type":"text","text":"a loaf"}]}`
+			}
+		},
+		"tasks/cancel": func() string { cancelled.Add(1); return `"resultType":"complete"` },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		w.Header().Set("Content-Type", "application/json")
+		result, known := results[request.Method]
+		if !known {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, request.ID)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, request.ID, result())
+	}))
+	DeferCleanup(server.Close)
+	return server.URL, asked, cancelled
+}
+
+func baking(url string) string {
+	return fmt.Sprintf(`
+model: {script: [{toolCalls: [{tool: oven.bake}]}, {finalExpression: 'results[0] == null ? "nothing" : string(results[0])'}]}
+policy:
+  servers: [{name: oven, mcp: {url: %q}}]
+  tools: [{match: ["oven.*"], timeoutSeconds: 600}]
+`, url)
+}
+
+var _ = Describe("A call that an MCP server makes a task of", func() {
+	It("is waited for without a worker", func(ctx SpecContext) {
+		url, asked, _ := taskServer(3)
+		w := newWorld(ctx, "task")
+		key := w.start(ctx, "bake", baking(url))
+		Expect(awaitOpen(ctx, key, v1alpha1.ReasonWaitingForTool).Status.Owner).To(BeNil())
+		Expect(awaitCompleted(ctx, key).Status.Result.Text).To(Equal("a loaf"))
+		Expect(asked.Load()).To(BeEquivalentTo(3))
+	})
+
+	It("is cancelled with its run", func(ctx SpecContext) {
+		url, _, cancelled := taskServer(1 << 40)
+		w := newWorld(ctx, "task-cancelled")
+		key := w.start(ctx, "bake", baking(url))
+		awaitOpen(ctx, key, v1alpha1.ReasonWaitingForTool)
+		setState(ctx, key, v1alpha1.StateCancelled)
+		awaitEnd(ctx, key, v1alpha1.ReasonCancelled)
+		Expect(cancelled.Load()).To(BeNumerically(">=", 1))
 	})
 })

@@ -111,7 +111,11 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 		return nil, err
 	}
 	if declared.MCP != nil {
-		return mcptool.New(mcptool.Options{URL: declared.MCP.URL, Connection: reached, Memory: c.mcp})
+		return mcptool.New(mcptool.Options{
+			URL: declared.MCP.URL, Connection: reached, Memory: c.mcp,
+			// Runs wait for tasks. Nobody is asked by a server yet.
+			Capabilities: mcptool.Capabilities{Tasks: true},
+		})
 	}
 	var tools []tool.Definition
 	for _, t := range declared.HTTP.Tools {
