@@ -203,31 +203,42 @@ func (s *sent) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// bySDK sends our request for the vendor by the SDK's own packages.
-func bySDK(t *testing.T, options ...option.RequestOption) *sent {
+const modelName = "eu.anthropic.claude-v1:0"
+
+// typed is our request for the vendor in the SDK's own types.
+func typed(t *testing.T) sdk.MessageNewParams {
 	t.Helper()
-	config := wire.Config{Model: "eu.anthropic.claude-v1:0", Parameters: json.RawMessage(`{"cache_control":null}`)}
+	body := encoded(t, wire.Config{Model: modelName, Parameters: json.RawMessage(`{"cache_control":null}`)}, conversation())
 	var params sdk.MessageNewParams
-	if err := json.Unmarshal([]byte(encoded(t, config, conversation())), &params); err != nil {
+	if err := json.Unmarshal([]byte(body), &params); err != nil {
 		t.Fatal(err)
 	}
+	return params
+}
+
+// bySDK sends it by the SDK's own packages.
+func bySDK(t *testing.T, options ...option.RequestOption) *sent {
+	t.Helper()
 	s := &sent{}
 	client := sdk.NewClient(append([]option.RequestOption{option.WithHTTPClient(&http.Client{Transport: s}), option.WithMaxRetries(0)}, options...)...)
-	if _, err := client.Messages.New(t.Context(), params); err != nil {
+	if _, err := client.Messages.New(t.Context(), typed(t)); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func ourConfig(platform wire.Platform, credential string, now time.Time, transport http.RoundTripper) wire.Config {
+	return wire.Config{
+		Model: modelName, Platform: platform, Parameters: json.RawMessage(`{"cache_control":null}`),
+		APIKey: credentials(credential), Transport: transport, Now: func() time.Time { return now },
+	}
 }
 
 // byUs sends the same by Decide.
 func byUs(t *testing.T, platform wire.Platform, credential string, now time.Time) *sent {
 	t.Helper()
 	s := &sent{}
-	client := newClient(t, wire.Config{
-		Model: "eu.anthropic.claude-v1:0", Platform: platform, Parameters: json.RawMessage(`{"cache_control":null}`),
-		APIKey: credentials(credential), Transport: s, Now: func() time.Time { return now },
-	})
-	if _, err := client.Decide(t.Context(), conversation()); err != nil {
+	if _, err := newClient(t, ourConfig(platform, credential, now, s)).Decide(t.Context(), conversation()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -287,22 +298,28 @@ func TestSDKBedrockPrefersTheEnvironment(t *testing.T) {
 }
 
 func TestSDKBedrockMessages(t *testing.T) {
-	s := &sent{}
+	theirs := &sent{}
 	client, err := bedrock.NewMantleClient(t.Context(), bedrock.MantleClientConfig{
 		AWSRegion: "eu-central-1", AWSAccessKey: keys.AccessKeyID, AWSSecretAccessKey: keys.SecretAccessKey, AWSSessionToken: keys.SessionToken,
-	}, option.WithHTTPClient(&http.Client{Transport: s}), option.WithMaxRetries(0))
+	}, option.WithHTTPClient(&http.Client{Transport: theirs}), option.WithMaxRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Messages.New(t.Context(), sdk.MessageNewParams{Model: "m", MaxTokens: 1, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("Go."))}}); err != nil {
+	if _, err := client.Messages.New(t.Context(), typed(t)); err != nil {
 		t.Fatal(err)
 	}
-	s.request.Host = s.request.URL.Host
-	if problem := fakemodel.SignedBy(keys, "eu-central-1", "bedrock-mantle", time.Now)(s.request, s.body); problem != "" {
-		t.Error(problem)
+	ours := &sent{}
+	config := ourConfig(onBedrock, pair(keys), time.Now(), ours)
+	config.Endpoint = "https://bedrock-mantle.eu-central-1.api.aws/anthropic"
+	if _, err := newClient(t, config).Decide(t.Context(), conversation()); err != nil {
+		t.Fatal(err)
 	}
-	if got := s.request.URL.String(); got != "https://bedrock-mantle.eu-central-1.api.aws/anthropic/v1/messages" {
-		t.Errorf("the SDK asks %s", got)
+	compare(t, theirs, ours)
+	for name, s := range map[string]*sent{"the SDK's": theirs, "ours": ours} {
+		s.request.Host = s.request.URL.Host
+		if problem := fakemodel.SignedBy(keys, "eu-central-1", "bedrock-mantle", time.Now)(s.request, s.body); problem != "" {
+			t.Errorf("%s: %s", name, problem)
+		}
 	}
 }
 
