@@ -175,7 +175,8 @@ type Prices struct {
 // Platform is a cloud that serves a vendor's models.
 // +kubebuilder:validation:XValidation:rule="[has(self.bedrock), has(self.vertex), has(self.azure)].filter(x, x).size() == 1",message="set exactly one of bedrock, vertex and azure"
 type Platform struct {
-	// bedrock is Amazon Bedrock, for provider Anthropic.
+	// bedrock is Amazon Bedrock, for provider Anthropic. Models are asked by InvokeModel;
+	// by Messages where endpoint ends in /anthropic.
 	// +optional
 	Bedrock *BedrockPlatform `json:"bedrock,omitempty"`
 

@@ -105,7 +105,9 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 		wire.Scrub(&reply, secret)
 		if failure != nil {
 			failure.Code = wire.WithoutSecret(failure.Code, secret)
-			failure.Detail = wire.WithoutSecret(failure.Detail, secret)
+			if wire.WithoutSecret(failure.Detail, secret) == "" {
+				failure.Detail = answeredWithError
+			}
 		}
 	}
 	if failure != nil {

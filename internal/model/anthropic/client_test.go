@@ -153,13 +153,7 @@ func TestDecideFailures(t *testing.T) {
 			server.Enqueue(test.answer, fakemodel.Text("a second request"))
 			client := newClient(t, wire.Config{Endpoint: server.Root(), Model: "m", APIKey: key, Timeout: test.timeout})
 			_, err := client.Decide(t.Context(), question())
-			var failure *model.Error
-			if !errors.As(err, &failure) {
-				t.Fatalf("got %v", err)
-			}
-			if strings.Contains(failure.Error(), secret) {
-				t.Errorf("the error holds the key: %v", failure)
-			}
+			failure := asError(t, err)
 			if failure.Class != test.wantClass || failure.Status != test.wantStatus || failure.RetryAfter != test.wantWait || !failure.Sent {
 				t.Errorf("got %+v", failure)
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
@@ -24,6 +25,8 @@ type parameters struct {
 	betas []string
 	// toolChoice goes with tools, and only with them.
 	toolChoice json.RawMessage
+	// budget of thinking that has one, 0 for none.
+	budget int64
 	// breakpoint marks the end of what the provider caches; nil caches nothing.
 	breakpoint json.RawMessage
 }
@@ -58,10 +61,33 @@ func readParameters(raw json.RawMessage) (parameters, error) {
 		}
 		p.toolChoice = choice
 	}
+	if thinking, err := wire.ParseObject(members.Get("thinking")); err == nil {
+		p.budget, _ = thinking.Count("budget_tokens")
+	}
 	if p.betas, err = readBetas(members.Get("anthropic_beta")); err != nil {
 		return parameters{}, err
 	}
 	return p, nil
+}
+
+// minThinking is the smallest budget that the provider takes.
+const minThinking = 1024
+
+// bodyFor are the members for a request whose reply is limited to so many tokens. The
+// provider refuses a budget for thinking that is not below the limit, which near the end
+// of a run's own budget may be lower than the Model's. Half of it is then for thinking,
+// or nothing if that is too little.
+func (p parameters) bodyFor(limit int32) wire.Object {
+	if p.budget < int64(limit) {
+		return p.body
+	}
+	half := limit / 2
+	thinking, err := wire.ParseObject(p.body.Get("thinking"))
+	if half < minThinking || err != nil {
+		return p.body.Without("thinking")
+	}
+	budget := json.RawMessage(strconv.FormatInt(int64(half), 10))
+	return p.body.With("thinking", thinking.With("budget_tokens", budget).Bytes())
 }
 
 func readBetas(value json.RawMessage) ([]string, error) {

@@ -53,7 +53,7 @@ func (c *Client) encode(request model.Request) ([]byte, error) {
 	if c.parameters.breakpoint != nil && c.platform.cachesRequests() {
 		body = append(body, wire.M("cache_control", c.parameters.breakpoint))
 	}
-	return append(body, c.parameters.body...).Bytes(), nil
+	return append(body, c.parameters.bodyFor(request.MaxOutputTokens)...).Bytes(), nil
 }
 
 // head names the model where the path doesn't, and the version where no header does.

@@ -155,6 +155,34 @@ func TestEncodeParameters(t *testing.T) {
 	}
 }
 
+// TestEncodeThinking checks that a low limit of a reply leaves room for thinking, or has
+// none of it.
+func TestEncodeThinking(t *testing.T) {
+	for name, test := range map[string]struct {
+		thinking string
+		limit    int32
+		want     string
+	}{
+		"a budget below the limit": {`{"type":"enabled","budget_tokens":4000}`, 4001, `"thinking":{"type":"enabled","budget_tokens":4000}`},
+		"a budget at the limit":    {`{"type":"enabled","budget_tokens":4000,"display":"omitted"}`, 4000, `"thinking":{"type":"enabled","budget_tokens":2000,"display":"omitted"}`},
+		"the lowest budget":        {`{"type":"enabled","budget_tokens":4000}`, 2048, `"thinking":{"type":"enabled","budget_tokens":1024}`},
+		"no room":                  {`{"type":"enabled","budget_tokens":4000}`, 2047, ``},
+		"no budget":                {`{"type":"adaptive"}`, 1, `"thinking":{"type":"adaptive"}`},
+		"nonsense":                 {`"hard"`, 1, `"thinking":"hard"`},
+	} {
+		request := conversation()
+		request.MaxOutputTokens = test.limit
+		got := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{"speed":"fast","thinking":` + test.thinking + `}`)}, request)
+		want := `"cache_control":{"type":"ephemeral"},"speed":"fast",` + test.want
+		if test.want == "" {
+			want = strings.TrimSuffix(want, ",")
+		}
+		if !strings.HasSuffix(got, want+"}") {
+			t.Errorf("%s: want %s in %s", name, want, got[len(got)-150:])
+		}
+	}
+}
+
 func TestEncodeIsDeterministic(t *testing.T) {
 	first := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{"speed":"fast","top_p":0.5}`)}, conversation())
 	second := encoded(t, wire.Config{Model: "m", Parameters: json.RawMessage(`{ "top_p":0.5, "speed":"fast" }`)}, conversation())

@@ -23,7 +23,7 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 		id = f.requestID
 	}
 	status := response.Status
-	detail := "the provider answered with an error"
+	detail := answeredWithError
 	if response.Success() {
 		status, detail = f.effectiveStatus(), "the provider reported an error in place of a reply"
 	}
@@ -37,6 +37,8 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 	waitOut(e, response)
 	return model.Reply{}, e
 }
+
+const answeredWithError = "the provider answered with an error"
 
 // requestID prefers the provider's own header to those that proxies add.
 func requestID(response wire.Response) string {
