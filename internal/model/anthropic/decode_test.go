@@ -2,6 +2,7 @@ package anthropic_test
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -209,32 +210,56 @@ func checkEcho(t *testing.T, got model.Reply) {
 	if len(got.Raw) == 0 {
 		return
 	}
-	var blocks []struct {
-		Type, ID, Name, Text string
-		Input                map[string]json.RawMessage
-	}
+	var blocks []json.RawMessage
 	if err := json.Unmarshal(got.Raw, &blocks); err != nil || len(blocks) == 0 {
 		t.Fatalf("the echo is no list of blocks: %s", got.Raw)
 	}
 	seen := map[string]bool{}
 	var ids []string
-	for _, b := range blocks {
-		if b.Type == "text" && strings.TrimSpace(b.Text) == "" {
-			t.Error("the echo has an empty text")
+	for _, raw := range blocks {
+		if id := checkBlock(t, raw); id != "" {
+			if seen[id] {
+				t.Errorf("the echo has two calls with id %q", id)
+			}
+			seen[id] = true
+			ids = append(ids, id)
 		}
-		if b.Type != "tool_use" {
-			continue
-		}
-		if b.ID == "" || seen[b.ID] || b.Input == nil || !legalName.MatchString(b.Name) {
-			t.Errorf("the echo has a call that is refused: %+v", b)
-		}
-		seen[b.ID] = true
-		ids = append(ids, b.ID)
 	}
 	for i, c := range got.Decision.Calls {
 		if i >= len(ids) || ids[i] != c.ID {
 			t.Errorf("call %d has id %q, the echo has %v", i, c.ID, ids)
 		}
+	}
+}
+
+// checkBlock checks one block of an echo, and gives the id of a call.
+func checkBlock(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	var kind struct{ Type string }
+	var b struct {
+		ID, Name, Text string
+		Input          map[string]json.RawMessage
+	}
+	err := json.Unmarshal(raw, &kind)
+	switch kind.Type {
+	case "text":
+		err = errors.Join(err, json.Unmarshal(raw, &b))
+		if err != nil || strings.TrimSpace(b.Text) == "" {
+			t.Errorf("the echo has a text that is refused: %s", raw)
+		}
+		return ""
+	case "tool_use":
+		err = errors.Join(err, json.Unmarshal(raw, &b))
+		if err != nil || b.ID == "" || b.Input == nil || !legalName.MatchString(b.Name) {
+			t.Errorf("the echo has a call that is refused: %s", raw)
+		}
+		return b.ID
+	default:
+		// Of other blocks the members may be anything.
+		if err != nil {
+			t.Errorf("the echo has a block that is no object: %s", raw)
+		}
+		return ""
 	}
 }
 
