@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,16 +16,16 @@ import (
 	"github.com/pawl-run/pawl/test/alone"
 )
 
-// The Node server listens on every address of its machine. It gets a machine of its own:
+// A Node server listens on every address of its machine. It gets a machine of its own:
 // a network namespace with nothing but a loopback interface. What leads in is a socket in
 // the file system, held by a process of this program in the same namespace.
 const (
 	// guestVariable names the folder for the socket, in that process.
 	guestVariable = "PAWL_MCP_GUEST"
-	// guestScript names the server's script.
-	guestScript = "PAWL_MCP_GUEST_SCRIPT"
-	guestPort   = "3001"
-	socketName  = "socket"
+	// guestArguments are those of Node, as a JSON list.
+	guestArguments = "PAWL_MCP_GUEST_ARGUMENTS"
+	guestPort      = "3001"
+	socketName     = "socket"
 )
 
 // guest is the main function of the process in the namespace. It ends with its standard
@@ -35,7 +36,11 @@ func guest() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	server := exec.CommandContext(ctx, "node", os.Getenv(guestScript), "streamableHttp")
+	var arguments []string
+	if err := json.Unmarshal([]byte(os.Getenv(guestArguments)), &arguments); err != nil {
+		return err
+	}
+	server := exec.CommandContext(ctx, "node", arguments...)
 	server.Env = append(os.Environ(), "PORT="+guestPort)
 	server.Stdout, server.Stderr = os.Stdout, os.Stderr
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -97,13 +102,17 @@ func relay(ctx context.Context, path string) error {
 }
 
 // startGuest starts the server and waits until it answers. What it writes goes to log.
-func startGuest(ctx context.Context, dir, script string, log io.Writer) (stop func(), err error) {
+func startGuest(ctx context.Context, dir string, arguments []string, log io.Writer) (stop func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return nil, err
+	}
 	command := exec.Command(program)
-	command.Env = append(os.Environ(), guestVariable+"="+dir, guestScript+"="+script)
+	command.Env = append(os.Environ(), guestVariable+"="+dir, guestArguments+"="+string(encoded))
 	command.Stdout, command.Stderr = log, log
 	alone.Prepare(command)
 	alive, err := command.StdinPipe()

@@ -28,11 +28,7 @@ func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
 
 // call makes a call, with further members among its parameters.
 func (s *Server) call(ctx context.Context, call tool.Call, more map[string]any) tool.Outcome {
-	v, err := s.visit(ctx)
-	if err != nil {
-		return transport.NotSent(ctx, call, err)
-	}
-	c, err := v.catalogue(ctx)
+	v, c, err := s.look(ctx)
 	if err != nil {
 		return notListed(ctx, call, err)
 	}

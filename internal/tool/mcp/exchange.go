@@ -217,8 +217,3 @@ func (a answer) code() int64 {
 	code, _ := number.Int64()
 	return code
 }
-
-// refusal is the error for a status that is no success.
-func refusal(resp *http.Response) *statusError {
-	return &statusError{resp.StatusCode, transport.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
-}

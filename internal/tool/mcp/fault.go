@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // handshakeError says why there is no session. Its text is ours.
@@ -15,6 +17,13 @@ func (e *handshakeError) Error() string { return "no MCP session: " + e.text }
 type statusError struct {
 	status     int
 	retryAfter time.Duration
+	// tokenRefused is true where another access token may be taken.
+	tokenRefused bool
+}
+
+// refusal is the error for a status that is no success.
+func refusal(resp *http.Response, sending *transport.Sending) *statusError {
+	return &statusError{resp.StatusCode, transport.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), sending.TokenRefused()}
 }
 
 func (e *statusError) Error() string {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/pawl-run/pawl/internal/strictjson"
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // handshake stands between the SDK and a server. Of an answer the SDK sees one
@@ -93,13 +94,13 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	sent := newRequest(ctx, req.Method, req.URL, body)
 	sent.Header = req.Header.Clone()
-	resp, _, err := h.visit.client.SendAs(h.visit.credentials, sent, true)
+	resp, sending, err := h.visit.client.SendAs(h.visit.credentials, sent, true)
 	if err != nil {
 		h.note(err)
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := h.read(resp, body)
+	text, err := h.read(resp, sending, body)
 	h.note(err)
 	var status *statusError
 	if err != nil && !errors.As(err, &status) {
@@ -109,7 +110,7 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // read takes the one message that matters out of an answer.
-func (h *handshake) read(resp *http.Response, request []byte) ([]byte, error) {
+func (h *handshake) read(resp *http.Response, sending *transport.Sending, request []byte) ([]byte, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 		if err != nil {
@@ -118,7 +119,7 @@ func (h *handshake) read(resp *http.Response, request []byte) ([]byte, error) {
 		if _, err := strictjson.Parse(body, strictjson.Limits{MaxDepth: maxAnswerDepth}); err != nil {
 			body = nil
 		}
-		return body, refusal(resp)
+		return body, refusal(resp, sending)
 	}
 	var call struct {
 		ID json.RawMessage `json:"id"`

@@ -18,15 +18,27 @@ const maxRepairs = 3
 
 // List implements tool.Server.
 func (s *Server) List(ctx context.Context) (tool.Listing, error) {
-	v, err := s.visit(ctx)
-	if err != nil {
-		return tool.Listing{}, listError(ctx, err)
-	}
-	c, err := v.catalogue(ctx)
+	_, c, err := s.look(ctx)
 	if err != nil {
 		return tool.Listing{}, listError(ctx, err)
 	}
 	return c.listing, nil
+}
+
+// look begins a visit with what the server offers. An access token that is refused then is
+// fetched anew, once: looking changes nothing.
+func (s *Server) look(ctx context.Context) (*visit, *catalogue, error) {
+	for again := false; ; again = true {
+		v, err := s.visit(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		c, err := v.catalogue(ctx)
+		var refused *statusError
+		if again || !errors.As(err, &refused) || !refused.tokenRefused {
+			return v, c, err
+		}
+	}
 }
 
 // catalogue gives what the server offers: what is known of it if that is fresh, else what
@@ -140,7 +152,7 @@ func pageError(a answer) error {
 	case a.code() == codeUnsupportedVersion:
 		return errNoRevision
 	case a.status() < 200 || a.status() > 299:
-		return refusal(a.resp)
+		return refusal(a.resp, a.sending)
 	case a.failure != nil:
 		return faultf("it refused to list its tools (JSON-RPC error %d)", a.code())
 	}
@@ -209,11 +221,14 @@ func notListed(ctx context.Context, call tool.Call, err error) tool.Outcome {
 	if !errors.As(err, &refused) {
 		return out
 	}
-	switch refused.status {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	switch {
+	case refused.tokenRefused:
+		out.Class = tool.ClassRejected
+		out.Message = "not sent: the server refused the access token, and another attempt gets a new one; nothing was done"
+	case refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden:
 		out.Class, out.Retryable = tool.ClassRejected, false
 		out.Message = "not sent: " + text + "; an administrator has to correct the credentials"
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	case refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable:
 		out.Class, out.RetryAfter = tool.ClassThrottled, refused.retryAfter
 		out.Message = "not sent: " + text + ", which means to try again later; nothing was done"
 	}

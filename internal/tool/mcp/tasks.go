@@ -171,7 +171,7 @@ func (s *Server) aboutTask(ctx context.Context, method, handle string, params ma
 	case a.err != nil:
 		return v, a, a.err
 	case a.status() < 200 || a.status() > 299:
-		return v, a, refusal(a.resp)
+		return v, a, refusal(a.resp, a.sending)
 	case a.failure != nil:
 		return v, a, faultf("the server refused (JSON-RPC error %d)", a.code())
 	}

@@ -120,6 +120,9 @@ func Status(call tool.Call, sending *Sending, resp *http.Response, value Value) 
 		out.Class, out.Effect = tool.ClassRejected, tool.EffectRejected
 		out.Value, out.Truncated, out.Size = value.JSON, value.Truncated, value.Size
 		out.Message, out.Retryable = rejection(code), sending.TokenRefused() && call.Repeatable
+		if sending.TokenRefused() {
+			out.Message = "the service refused the access token (HTTP 401), and another attempt gets a new one; nothing was done"
+		}
 	case code >= 300 && code < 400:
 		out.Class, out.Effect = tool.ClassUnknown, tool.EffectUnknown
 		out.Message = fmt.Sprintf("the service answered with a redirect (HTTP %d), which is never followed; nobody knows whether the call took effect; the server's url has to be corrected", code)
