@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,31 +69,80 @@ func (c *checker) fail(property, format string, args ...any) {
 
 // runHistory is what the checker knows of a run.
 type runHistory struct {
-	uid      types.UID
-	name     string
-	state    *journal.State
-	heads    []string
-	segments []*segmentHistory
+	uid       types.UID
+	namespace string
+	name      string
+	state     *journal.State
+	heads     []string
+	segments  []*segmentHistory
 	// owner is the process that claimed last.
 	owner      string
 	dispatches map[string]*dispatchHistory
-	// grants are the argument digests of the calls that were approved, by call id.
-	grants map[string]string
+	// grants are the argument digests of the calls that were approved, by call id, and
+	// intents the calls that were approved when they were announced.
+	grants  map[string]string
+	intents map[intended]int
 	// endsSince is when people first wanted the run to end, negative before.
 	endsSince time.Duration
 	// destroyed is when somebody else deleted the journal, negative before.
 	destroyed time.Duration
 	reborn    bool
+	// damaged is true once somebody else changed what the journal holds.
+	damaged bool
+	// gone is true once the run is, and witnesses are the processes that had it in their
+	// cache then.
 	gone      bool
-	// strays are segments whose create arrived when the run was gone already.
-	strays map[string]bool
+	witnesses []*process
+	// refusals are when, and to whom, the API server refused the journal since it last took
+	// some of it.
+	refusals []refusal
+}
+
+type refusal struct {
+	at time.Duration
+	by string
+}
+
+// intended is a call as it was announced, and the approval that it got.
+type intended struct{ approval, tool, arguments string }
+
+// refusedFor is how long the API server has refused the journal.
+func (h *runHistory) refusedFor(now time.Duration) time.Duration {
+	if len(h.refusals) == 0 {
+		return 0
+	}
+	return now - h.refusals[0].at
+}
+
+// maxRefusals is how often a process may write a refused journal in a minute.
+const maxRefusals = 20
+
+// refused notes that the API server refused a segment. Who begins anew knows nothing of what
+// was refused to others, and those that are not preferred look now and then.
+func (c *checker) refused(by string, segment client.Object) {
+	h := c.run(types.UID(segment.GetLabels()[v1alpha1.LabelRunUID]))
+	h.refusals = append(h.refusals, refusal{c.w.elapsed, by})
+	c.w.counts.Refusals++
+	recent := map[string]int{}
+	total := 0
+	for _, r := range h.refusals {
+		if c.w.elapsed-r.at < time.Minute {
+			recent[r.by]++
+			total++
+		}
+	}
+	if recent[by] > maxRefusals || total > maxRefusals+(len(recent)-1)*maxRefusals/2 {
+		c.fail("a refused journal is no hot loop", "%s was written %d times in a minute, %d times by %s", segment.GetName(), total, recent[by], by)
+	}
 }
 
 type segmentHistory struct {
 	name   string
 	sealed bool
 	gone   bool
-	data   map[string]string
+	// damaged is set once somebody else changed its data.
+	damaged bool
+	data    map[string]string
 }
 
 // dispatchHistory is the newest attempt at a call.
@@ -115,7 +165,7 @@ func (c *checker) run(uid types.UID) *runHistory {
 	h := c.runs[uid]
 	if h == nil {
 		h = &runHistory{uid: uid, state: journal.NewState(string(uid)), endsSince: -1, destroyed: -1,
-			dispatches: map[string]*dispatchHistory{}, grants: map[string]string{}, strays: map[string]bool{}}
+			dispatches: map[string]*dispatchHistory{}, grants: map[string]string{}, intents: map[intended]int{}}
 		c.runs[uid] = h
 	}
 	return h
@@ -135,22 +185,38 @@ func (c *checker) stored(by string, at address, object client.Object) {
 	}
 }
 
-func (c *checker) removed(_ string, at address, object client.Object) {
+func (c *checker) removed(by string, at address, object client.Object) {
 	switch object := object.(type) {
 	case *corev1.ConfigMap:
 		h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
 		for _, segment := range h.segments {
 			if segment.name == at.Name {
 				segment.gone = true
-				if !h.gone && h.destroyed < 0 {
-					c.fail("a journal only grows", "%s was deleted", at.Name)
-				}
+				c.lost(by, h, object)
 			}
 		}
 	case *coordinationv1.Lease:
 		c.leases[at.Name] = &leaseHistory{}
 	case *v1alpha1.AgentRun:
-		c.run(object.UID).gone = true
+		h := c.run(object.UID)
+		h.gone = true
+		for _, r := range c.w.replicas {
+			if p := r.now; p != nil && !p.dead && p.view.objects[at] != nil && p.view.objects[at].GetUID() == object.UID {
+				h.witnesses = append(h.witnesses, p)
+			}
+		}
+	}
+}
+
+// lost notes that a segment is gone. Nobody but the collector may take any, and those who
+// destroy journals or end namespaces are known.
+func (c *checker) lost(by string, h *runHistory, segment *corev1.ConfigMap) {
+	switch {
+	case h.gone || h.destroyed >= 0 || by == vandal:
+	case c.w.server.ending[segment.Namespace]:
+		h.destroyed = c.w.elapsed
+	default:
+		c.fail("a journal only grows", "%s was deleted by %s", segment.Name, by)
 	}
 }
 
@@ -198,10 +264,12 @@ func (c *checker) renewed(identity string) (time.Duration, bool) {
 // segment checks one write to a journal.
 func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h := c.run(types.UID(object.Labels[v1alpha1.LabelRunUID]))
-	h.name = object.Labels[v1alpha1.LabelRun]
+	h.name, h.namespace = object.Labels[v1alpha1.LabelRun], object.Namespace
+	h.refusals = nil
 	switch {
 	case h.gone:
-		h.strays[object.Name] = true
+	case by == vandal:
+		c.damaged(h, object)
 	case h.destroyed >= 0:
 		c.destroyed(by, h, object.Name)
 	default:
@@ -242,6 +310,12 @@ func (c *checker) place(by string, h *runHistory, name string) *segmentHistory {
 // appended checks that a segment keeps what it held, and that all else in it is the
 // journal's next events.
 func (c *checker) appended(by string, h *runHistory, known *segmentHistory, object *corev1.ConfigMap) {
+	if known.damaged {
+		if !maps.Equal(known.data, object.Data) {
+			c.fail("nothing is added to a damaged journal", "%s writes to %s", by, object.Name)
+		}
+		return
+	}
 	for key, value := range known.data {
 		if object.Data[key] != value {
 			c.fail("a journal only grows", "%s changes %s in %s", by, key, object.Name)
@@ -262,6 +336,15 @@ func (c *checker) appended(by string, h *runHistory, known *segmentHistory, obje
 	}
 	if len(known.data) != len(object.Data) {
 		c.fail("a journal's chain folds", "%s holds %d events, %d fit", object.Name, len(object.Data), len(known.data))
+	}
+}
+
+// damaged notes what somebody else made of a segment.
+func (c *checker) damaged(h *runHistory, object *corev1.ConfigMap) {
+	for _, segment := range h.segments {
+		if segment.name == object.Name {
+			segment.damaged, segment.data = true, maps.Clone(object.Data)
+		}
 	}
 }
 
@@ -313,6 +396,7 @@ func (h *runHistory) grantedDigest() string {
 // claimed checks that nothing is taken from a living worker.
 func (c *checker) claimed(by string, h *runHistory, previous string) {
 	h.owner = by
+	c.w.counts.Claims++
 	if previous == "" {
 		return
 	}

@@ -6,11 +6,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// localClock is the clock of one replica: it may be wrong by a constant and may run a
-// little fast or slow. Nothing else of the machine's time reaches the operator.
+// localClock is the clock of one replica: its wall clock may be wrong and may be set
+// forward or back, and both it and the monotonic one may run a little fast or slow. Nothing
+// else of the machine's time reaches the operator.
 type localClock struct {
-	w      *world
-	p      *process
+	w *world
+	p *process
+	// offset is how wrong the wall clock is.
 	offset time.Duration
 	rate   float64
 }
@@ -20,7 +22,7 @@ var _ clock.WithTickerAndDelayedExecution = (*localClock)(nil)
 func (c *localClock) ran() time.Duration { return time.Duration(float64(c.w.elapsed) * c.rate) }
 
 // Now implements clock.PassiveClock.
-func (c *localClock) Now() time.Time { return begin.Add(c.offset + c.ran()) }
+func (c *localClock) Now() time.Time { return reading(begin.Add(c.offset+c.ran()), c.ran()) }
 
 // Since implements clock.PassiveClock.
 func (c *localClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -1,33 +1,44 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // add sums up.
 func (c *Counts) add(o Counts) {
-	c.Steps += o.Steps
-	c.Runs += o.Runs
-	c.Events += o.Events
-	c.Crashes += o.Crashes
-	c.Pauses += o.Pauses
-	c.Handovers += o.Handovers
-	c.Partitions += o.Partitions
-	c.Takeovers += o.Takeovers
-	c.Unknown += o.Unknown
-	c.Dispatches += o.Dispatches
-	c.Requests += o.Requests
-	c.Effects += o.Effects
-	c.ModelCalls += o.ModelCalls
-	c.Lookups += o.Lookups
-	c.LostEvents += o.LostEvents
-	c.Deleted += o.Deleted
-	c.Destroyed += o.Destroyed
+	into, from := c.all(), o.all()
+	for i := range into {
+		*into[i] += *from[i]
+	}
+	if c.Troubles == nil {
+		c.Troubles = map[string]int{}
+	}
+	for _, name := range sortedNames(o.Troubles) {
+		c.Troubles[name] += o.Troubles[name]
+	}
+}
+
+func sortedNames(of map[string]int) []string { return slices.Sorted(maps.Keys(of)) }
+
+// all lists the counts.
+func (c *Counts) all() []*int {
+	return []*int{
+		&c.Steps, &c.Runs, &c.Events, &c.Starts, &c.Crashes, &c.Pauses, &c.Handovers, &c.Partitions,
+		&c.Takeovers, &c.Unknown, &c.Dispatches, &c.Requests, &c.Effects, &c.ModelCalls,
+		&c.Lookups, &c.LostEvents, &c.Deleted, &c.Destroyed, &c.Damaged, &c.Stripped,
+		&c.Refusals, &c.CheckpointFailed, &c.Panics, &c.Edits, &c.Namespaces, &c.Late, &c.Claims, &c.Cancelled, &c.Forced,
+	}
 }
 
 // String is one line for people.
 func (c Counts) String() string {
 	return fmt.Sprintf("%d steps, %d runs, %d journal events, %d crashes, %d pauses, %d hand-overs, %d partitions, "+
-		"%d takeovers, %d unknown outcomes, %d dispatches, %d requests, %d effects, %d model calls, %d look-ups, "+
-		"%d lost watch events, %d deletions, %d journals destroyed",
-		c.Steps, c.Runs, c.Events, c.Crashes, c.Pauses, c.Handovers, c.Partitions, c.Takeovers, c.Unknown,
-		c.Dispatches, c.Requests, c.Effects, c.ModelCalls, c.Lookups, c.LostEvents, c.Deleted, c.Destroyed)
+		"%d claims, of them %d takeovers, %d unknown outcomes, %d dispatches, %d requests, %d effects, %d answers when nobody waited any more, "+
+		"%d model calls, %d look-ups, %d lost watch events, %d edits of policies and Models, %d deletions, %d finalizers taken off, "+
+		"%d namespaces ended, %d refused segments, %d journals destroyed, %d damaged, %d runs ended as CheckpointFailed",
+		c.Steps, c.Runs, c.Events, c.Crashes, c.Pauses, c.Handovers, c.Partitions, c.Claims, c.Takeovers, c.Unknown,
+		c.Dispatches, c.Requests, c.Effects, c.Late, c.ModelCalls, c.Lookups, c.LostEvents, c.Edits, c.Deleted, c.Stripped,
+		c.Namespaces, c.Refusals, c.Destroyed, c.Damaged, c.CheckpointFailed)
 }

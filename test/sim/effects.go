@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,7 +78,11 @@ func (c *checker) consequences(by string, h *runHistory, event journal.Event, pe
 // approved notes what was granted, and checks that somebody approved of it.
 func (c *checker) approved(by string, h *runHistory, pending *journal.ApprovalRequested) {
 	for _, call := range pending.Calls {
-		h.grants[call.ID] = call.ArgumentsDigest
+		if pending.Intent {
+			h.intents[intended{pending.Digest, call.Tool, call.ArgumentsDigest}]++
+		} else {
+			h.grants[call.ID] = call.ArgumentsDigest
+		}
 	}
 	if !c.sawSome(h, func(run *v1alpha1.AgentRun) bool {
 		a := run.Annotations
@@ -126,7 +131,7 @@ func wanted(run *v1alpha1.AgentRun) bool {
 // sawSome says whether the run was in some state at any moment since the activity began
 // that is now writing.
 func (c *checker) sawSome(h *runHistory, ok func(*v1alpha1.AgentRun) bool) bool {
-	past := c.w.server.past[address{kindRun, types.NamespacedName{Namespace: userNamespace, Name: h.name}}]
+	past := c.w.server.past[address{kindRun, types.NamespacedName{Namespace: h.namespace, Name: h.name}}]
 	for i, old := range past {
 		if i+1 < len(past) && past[i+1].at < c.began {
 			continue
@@ -150,9 +155,24 @@ func (c *checker) dispatched(by string, h *runHistory, call journal.Dispatch) {
 		d.outcomes = map[int32]string{}
 	}
 	d.attempt, d.by, d.at, d.acked = call.Attempt, by, c.w.elapsed, false
-	frozen := h.call(call.ID)
-	if v := frozen.Call.Verdict; v == nil || v.Action == journal.ActionAsk && v.ApprovedBy == "" && h.grants[call.ID] != frozen.Call.ArgumentsDigest {
+	c.permitted(h, h.call(call.ID).Call, call.Attempt)
+}
+
+// permitted checks that a call which asks was approved, by itself or as one that was
+// announced; each announcement serves one call.
+func (c *checker) permitted(h *runHistory, call journal.Call, attempt int32) {
+	v := call.Verdict
+	switch {
+	case v == nil:
+		c.fail("nothing runs without its approval", "%s of %s has no verdict", call.ID, h.name)
+	case v.Action != journal.ActionAsk || h.grants[call.ID] == call.ArgumentsDigest || attempt > 1:
+	case v.ApprovedBy == "":
 		c.fail("nothing runs without its approval", "%s of %s", call.ID, h.name)
+	default:
+		used := intended{v.ApprovedBy, call.Tool, call.ArgumentsDigest}
+		if h.intents[used]--; h.intents[used] < 0 {
+			c.fail("nothing runs without its approval", "%s of %s was not announced, or is another one", call.ID, h.name)
+		}
 	}
 }
 
@@ -251,17 +271,33 @@ func (c *checker) returned(p *process, call tool.Call, known *toolSpec, outcome 
 		d.outcomes[call.Attempt] = string(outcome.Effect)
 	}
 	if known.class != v1alpha1.EffectReadOnly && outcome.Effect != tool.EffectUnknown {
-		c.expectRecord(p, h, call, c.w.elapsed)
+		c.expectRecord(p, h, call, outcome.Effect, c.w.elapsed)
 	}
 }
 
-func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, since time.Duration) {
+// open says whether the journal waits for what somebody knows of a call: while that attempt
+// is under way, and while nobody else knows that it took effect.
+func (h *runHistory) open(found *journal.CallState, call tool.Call, effect tool.EffectState) bool {
+	if found.Phase == journal.PhaseDispatched {
+		return found.Attempt == call.Attempt
+	}
+	unknown := slices.ContainsFunc(h.state.Unknown, func(u journal.UnknownEffect) bool { return u.EffectKey == call.EffectKey })
+	return unknown && effect == tool.EffectCommitted
+}
+
+// hindered says whether something kept a process from its work since a moment.
+func (p *process) hindered(since time.Duration) bool {
+	w := p.w
+	return p.stopped || p.leaving || p.cutOff > since || w.server.away > since || w.server.busy.until > since || p.troubled >= since || w.server.quotaEnds > since
+}
+
+func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, effect tool.EffectState, since time.Duration) {
 	c.w.after(recordWithin, nil, func() {
 		found := h.call(call.ID)
 		switch {
-		case p.dead || h.gone || h.destroyed >= 0 || found == nil || found.Phase != journal.PhaseDispatched || found.Attempt != call.Attempt:
-		case p.stopped || p.leaving || p.cutOff > since || c.w.server.away > since || p.troubled >= since:
-			c.expectRecord(p, h, call, c.w.elapsed)
+		case p.dead || h.gone || h.destroyed >= 0 || h.damaged || found == nil || !h.open(found, call, effect):
+		case p.hindered(since):
+			c.expectRecord(p, h, call, effect, c.w.elapsed)
 		default:
 			c.fail("an outcome is recorded as soon as it is known", "%s knows since %s what became of %s of %s", p.id, since, call.ID, call.RunName)
 		}
@@ -277,12 +313,15 @@ func (c *checker) asked(p *process, script *scenarioRun, request model.Request) 
 	if !h.state.DecisionDue() && h.state.Finished == nil && h.owner == p.id || int(h.state.Turns)+1 < request.Decision {
 		c.fail("the model is told what is committed", "%s asks for decision %d of %s", p.id, request.Decision, h.name)
 	}
+	if renewed, held := c.renewed(p.members.Identity()); !held || c.w.elapsed-renewed > lease*2/3*103/100 {
+		c.fail("only the living ask", "%s asks for decision %d of %s, its lease was renewed %s ago", p.id, request.Decision, h.name, c.w.elapsed-renewed)
+	}
 }
 
 // status checks what is shown of a run.
 func (c *checker) status(by string, object *v1alpha1.AgentRun) {
 	h := c.run(object.UID)
-	h.name = object.Name
+	h.name, h.namespace = object.Name, object.Namespace
 	if h.endsSince < 0 && !wanted(object) {
 		h.endsSince = c.w.elapsed
 	}
@@ -294,6 +333,10 @@ func (c *checker) status(by string, object *v1alpha1.AgentRun) {
 	}
 	succeeded := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionSucceeded)
 	if succeeded == nil || succeeded.Status == metav1.ConditionUnknown {
+		return
+	}
+	if succeeded.Reason == string(v1alpha1.ReasonCheckpointFailed) && (h.damaged || h.refusedFor(c.w.elapsed) >= refusalTimeout*98/100) {
+		c.w.counts.CheckpointFailed++
 		return
 	}
 	if h.state.Finished == nil || h.state.Finished.Reason != succeeded.Reason {

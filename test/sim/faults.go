@@ -89,8 +89,9 @@ type Force struct {
 type rates struct {
 	crash, refuse, unsure, slow                float64
 	stale, lostEvent, lateEvent, twice         float64
+	lostDelete, unsynced                       float64
 	toolLost, toolReject, toolBroken, toolSlow float64
-	modelFails, destroyed                      float64
+	toolHangs, modelFails, destroyed           float64
 }
 
 // faults decides what goes wrong.
@@ -103,11 +104,14 @@ type faults struct {
 	forced bool
 }
 
-func newFaults(w *world, calm bool) *faults {
-	f := &faults{w: w, passed: map[Site]int{}}
-	if calm {
-		// Enough for every site to be passed.
-		f.rates = rates{toolLost: 0.15}
+func newFaults(w *world, o Options) *faults {
+	f := &faults{w: w, passed: map[Site]int{}, force: o.Force}
+	if o.Calm {
+		f.rates = o.rates
+		if o.rates == (rates{}) {
+			// Enough for every site to be passed.
+			f.rates = rates{toolLost: 0.15}
+		}
 		return f
 	}
 	level := w.rng.Float64() * 1.2
@@ -115,6 +119,7 @@ func newFaults(w *world, calm bool) *faults {
 		crash: 0.002 * level, refuse: 0.02 * level, unsure: 0.02 * level, slow: 0.02 * level,
 		stale: 0.5, lostEvent: 0.05 * level, lateEvent: 0.2 * level, twice: 0.05 * level,
 		toolLost: 0.12 * level, toolReject: 0.06, toolBroken: 0.08 * level, toolSlow: 0.2 * level, modelFails: 0.05 * level, destroyed: 0.05,
+		unsynced: 0.15, toolHangs: 0.04 * level,
 	}
 	return f
 }

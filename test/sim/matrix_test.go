@@ -74,6 +74,7 @@ func TestCrashMatrix(t *testing.T) {
 	}
 	var mu sync.Mutex
 	found := cells{}
+	problems := map[Fault][]string{}
 	jobs := allJobs()
 	parallel(len(jobs), func(i int) {
 		j := jobs[i]
@@ -96,9 +97,16 @@ func TestCrashMatrix(t *testing.T) {
 		c.run++
 		for _, violation := range result.Violations {
 			c.violations++
-			t.Errorf("%q at the %d. %s of seed %d: %s", j.fault, nth, j.site, seed, violation)
+			problems[j.fault] = append(problems[j.fault], fmt.Sprintf("%q at the %d. %s of seed %d: %s", j.fault, nth, j.site, seed, violation))
 		}
 	})
+	for _, fault := range everyFault() {
+		t.Run(string(fault), func(t *testing.T) {
+			for _, problem := range problems[fault] {
+				t.Error(problem)
+			}
+		})
+	}
 	for _, site := range sites {
 		if found[site.Site] == nil {
 			t.Errorf("%s is never passed", site.Site)

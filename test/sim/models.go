@@ -3,15 +3,19 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
 // fakeModel decides by a script: the n-th decision is the same however often it is asked.
 type fakeModel struct {
 	p    *process
 	name string
+	// panics is true for a model whose every reply makes the operator panic.
+	panics bool
 }
 
 // Decide implements model.Client.
@@ -23,11 +27,29 @@ func (m *fakeModel) Decide(ctx context.Context, request model.Request) (model.Re
 	if fault == FaultUnreachable {
 		return model.Reply{}, &model.Error{Class: model.ClassTransient}
 	}
+	if m.panics {
+		panic("an adapter that panics")
+	}
+	// Connecting takes its time, and the gate is asked after it.
+	connect := w.faults.latency(p)
+	if w.chance(w.faults.rates.toolSlow / 4) {
+		connect = w.between(time.Second, 9*time.Second)
+	}
+	t.sleep(connect)
+	if ctx.Err() != nil {
+		return model.Reply{}, &model.Error{Class: model.ClassCanceled}
+	}
+	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
+		return model.Reply{}, &model.Error{Class: model.ClassTransient}
+	}
 	w.check.asked(p, script, request)
 	w.counts.ModelCalls++
 	takes := w.between(5*time.Millisecond, 400*time.Millisecond)
 	if w.chance(w.faults.rates.toolSlow) {
 		takes = w.between(time.Second, 20*time.Second)
+	}
+	if script.thinks > 0 {
+		takes = script.thinks
 	}
 	switch fault {
 	case FaultCrashUnsure:
@@ -71,10 +93,22 @@ func (s *scenarioRun) reply(request model.Request) model.Reply {
 	for i, proposed := range s.turns[request.Decision-1] {
 		out.Decision.Calls = append(out.Decision.Calls, model.Call{
 			ID:    fmt.Sprintf("c%d%c", request.Decision, 'a'+i),
-			Alias: aliasOf(request.Tools, proposed.tool), Arguments: proposed.arguments,
+			Alias: aliasOf(request.Tools, proposed.tool), Arguments: argumentsOf(request.Tools, proposed),
 		})
 	}
 	return out
+}
+
+// argumentsOf are a proposal's own, or the announcement of others.
+func argumentsOf(tools []model.Tool, proposed proposal) string {
+	if len(proposed.announced) == 0 {
+		return proposed.arguments
+	}
+	var calls []string
+	for _, announced := range proposed.announced {
+		calls = append(calls, fmt.Sprintf(`{"tool":%q,"arguments":%s}`, aliasOf(tools, announced.tool), announced.arguments))
+	}
+	return fmt.Sprintf(`{"text":"May I?","calls":[%s]}`, strings.Join(calls, ","))
 }
 
 func aliasOf(tools []model.Tool, name string) string {

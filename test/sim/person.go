@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 )
@@ -14,6 +12,10 @@ import (
 // person acts on runs now and then, and on everything once the faults have stopped.
 func (w *world) person() {
 	quiet := w.quiet()
+	if w.idle {
+		w.after(time.Second, nil, w.person)
+		return
+	}
 	for _, script := range w.scripts() {
 		object, err := w.server.get(script.address())
 		if err != nil {
@@ -43,13 +45,13 @@ func (w *world) retrying(run *v1alpha1.AgentRun) bool {
 
 // scripts lists the newest run of each name.
 func (w *world) scripts() []*scenarioRun {
+	newest := map[string]*scenarioRun{}
+	for _, script := range w.runs {
+		newest[script.name] = script
+	}
 	var out []*scenarioRun
-	for i, script := range w.runs {
-		newest := true
-		for _, later := range w.runs[i+1:] {
-			newest = newest && later.name != script.name
-		}
-		if newest {
+	for _, script := range w.runs {
+		if newest[script.name] == script {
 			out = append(out, script)
 		}
 	}
@@ -170,7 +172,7 @@ func (w *world) delete(script *scenarioRun, run *v1alpha1.AgentRun) {
 	_ = w.server.delete("person", addressOf(run), nil)
 	w.counts.Deleted++
 	if w.chance(0.5) {
-		w.after(w.between(time.Millisecond, 30*time.Second), nil, func() { w.createRun(script.name, script.generation+1) })
+		w.after(w.between(time.Millisecond, 30*time.Second), nil, func() { w.createRun(script.namespace, script.name, script.generation+1) })
 	}
 }
 
@@ -178,17 +180,16 @@ func (w *world) delete(script *scenarioRun, run *v1alpha1.AgentRun) {
 // does so only where status has a low-water mark, since nothing could show it before.
 func (w *world) destroy(run *v1alpha1.AgentRun) {
 	h := w.check.run(run.UID)
-	if run.Status.Journal == nil || run.Status.CompletionTime != nil || h.destroyed >= 0 || w.quiet() {
+	if run.Status.Journal == nil || run.Status.CompletionTime != nil || h.destroyed >= 0 || h.damaged || w.quiet() {
 		return
 	}
-	w.note("vandal", "destroys the journal of %s", run.Name)
+	w.note(vandal, "destroys the journal of %s", run.Name)
 	w.counts.Destroyed++
 	h.destroyed = w.elapsed
 	for i := range h.segments {
-		at := address{kindMap, types.NamespacedName{Namespace: run.Namespace}}
-		at.Name = segmentName(run.UID, i+1)
+		at := address{kindMap, keyOf(run.Namespace, segmentName(run.UID, i+1))}
 		if w.server.objects[at] != nil {
-			w.server.remove("vandal", at)
+			w.server.remove(vandal, at)
 		}
 	}
 }

@@ -19,6 +19,8 @@ const (
 	lease = 15 * time.Second
 	// systemNamespace holds the leases.
 	systemNamespace = "pawl-system"
+	// refusalTimeout is how long a journal may be refused.
+	refusalTimeout = 10 * time.Minute
 )
 
 // replica is a place where the operator runs: a name that outlives its processes.
@@ -29,6 +31,9 @@ type replica struct {
 	rate   float64
 	starts int
 	now    *process
+	clock  *localClock
+	// retired is true for one that is not to be started again.
+	retired bool
 }
 
 // process is one life of a replica.
@@ -53,6 +58,9 @@ type process struct {
 	doomed bool
 	// cutOff and toolsCutOff are until when it reaches no API server, and no tool.
 	cutOff, toolsCutOff time.Duration
+	// ownLag and othersLag are until when its watches deliver nothing of what it wrote itself,
+	// and of what others did.
+	ownLag, othersLag time.Duration
 	// woken is when it last went on after a pause, and troubled when something last went
 	// wrong around it.
 	woken, troubled time.Duration
@@ -62,9 +70,13 @@ type process struct {
 // start begins a new life of a replica.
 func (r *replica) start() {
 	w := r.w
+	if r.retired || r.now != nil && !r.now.dead {
+		return
+	}
 	r.starts++
 	p := &process{w: w, replica: r, id: fmt.Sprintf("%s.%d", r.name, r.starts), incarnation: fmt.Sprintf("%08x", w.rng.Uint32()), troubled: w.elapsed}
 	p.clock = &localClock{w: w, p: p, offset: r.offset, rate: r.rate}
+	r.clock = p.clock
 	p.queue = newQueue(p)
 	p.view = newView(p)
 	p.api = &apiClient{p: p}
@@ -89,10 +101,11 @@ func (r *replica) start() {
 			return fmt.Sprintf("%s-%s-%d", p.id, p.incarnation, writes)
 		}),
 		Recorder: silent{}, Clock: p.clock, Boot: p.clock.boot, Executor: p, Members: p.members,
-		MaxConcurrentTurns: 16, JournalRefusalTimeout: 10 * time.Minute,
+		MaxConcurrentTurns: 16, JournalRefusalTimeout: refusalTimeout,
 		Clients: &clients{p: p},
 	})
 	r.now = p
+	w.counts.Starts++
 	w.note(p.id, "starts")
 	_ = p.reconciler.Listen(ctx, p.queue)
 	p.view.begin()

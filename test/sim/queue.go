@@ -2,10 +2,12 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -21,19 +23,21 @@ const (
 // queue is a replica's work queue: a request waits in it at most once, and never runs
 // twice at the same time.
 type queue struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	priorityqueue.PriorityQueue[reconcile.Request]
 
 	p        *process
 	waiting  []reconcile.Request
 	running  []reconcile.Request
 	again    []reconcile.Request
 	failures map[reconcile.Request]int
+	// reconciles counts how often each request was served.
+	reconciles map[reconcile.Request]int
 	// due is when a delayed request is next added: the earliest time wins.
 	due map[reconcile.Request]time.Duration
 }
 
 func newQueue(p *process) *queue {
-	return &queue{p: p, failures: map[reconcile.Request]int{}, due: map[reconcile.Request]time.Duration{}}
+	return &queue{p: p, failures: map[reconcile.Request]int{}, reconciles: map[reconcile.Request]int{}, due: map[reconcile.Request]time.Duration{}}
 }
 
 // Add implements workqueue.TypedInterface.
@@ -73,10 +77,36 @@ func (q *queue) serve() {
 	request := q.waiting[0]
 	q.waiting = q.waiting[1:]
 	q.running = append(q.running, request)
+	q.reconciles[request]++
 	q.p.w.spawn(0, q.p, "reconcile "+request.Name, func(*task) {
-		result, err := q.p.reconciler.Reconcile(context.Background(), request)
+		result, err := q.reconcile(request)
 		q.finish(request, result, err)
 	})
+}
+
+// reconcile makes an error of a panic, as controller-runtime does.
+func (q *queue) reconcile(request reconcile.Request) (result reconcile.Result, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			if _, unwound := problem.(died); unwound {
+				panic(problem)
+			}
+			q.p.w.counts.Panics++
+			result, err = reconcile.Result{}, fmt.Errorf("panic: %v", problem)
+		}
+	}()
+	return q.p.reconciler.Reconcile(context.Background(), request)
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue: what has a priority goes first.
+func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	for _, request := range requests {
+		waits := slices.Contains(q.waiting, request)
+		q.Add(request)
+		if i := slices.Index(q.waiting, request); i > 0 && !waits && ptr.Deref(o.Priority, 0) > 0 {
+			q.waiting = slices.Insert(slices.Delete(q.waiting, i, i+1), 0, request)
+		}
+	}
 }
 
 func (q *queue) finish(request reconcile.Request, result reconcile.Result, err error) {

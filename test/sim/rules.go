@@ -65,6 +65,16 @@ func checkUpdate(_ address, now, next client.Object) error {
 		if !equality.Semantic.DeepEqual(old.Spec, next.Spec) {
 			next.Generation++
 		}
+	case *v1alpha1.ToolPolicy:
+		if !equality.Semantic.DeepEqual(now.(*v1alpha1.ToolPolicy).Spec, next.Spec) {
+			next.Generation++
+		}
+	case *v1alpha1.Model:
+		if !equality.Semantic.DeepEqual(now.(*v1alpha1.Model).Spec, next.Spec) {
+			next.Generation++
+			// Its controller looks at it at once.
+			next.Status.Conditions[0].ObservedGeneration = next.Generation
+		}
 	}
 	return nil
 }

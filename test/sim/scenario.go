@@ -11,23 +11,32 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 )
 
-// userNamespace holds the runs.
-const userNamespace = "default"
+// namespaces hold the runs.
+var namespaces = []string{"default", "team"}
 
-// proposal is one call that a scripted model proposes.
-type proposal struct{ tool, arguments string }
+// proposal is one call that a scripted model proposes. Where it is a request for approval,
+// announced are the calls that it announces.
+type proposal struct {
+	tool, arguments string
+	announced       []proposal
+}
 
 // scenarioRun is one run, with what its model will say.
 type scenarioRun struct {
-	name, model string
-	turns       [][]proposal
-	uid         types.UID
+	namespace, name, model string
+	turns                  [][]proposal
+	uid                    types.UID
+	// poison is set for a run with which every reconcile panics, and adapterPanics for one
+	// whose every request to the model does.
+	poison, adapterPanics bool
+	// thinks is how long its model takes, 0 for some random time.
+	thinks time.Duration
 	// generation counts the runs that had the same name.
 	generation int
 }
 
 func (s *scenarioRun) address() address {
-	return address{kindRun, types.NamespacedName{Namespace: userNamespace, Name: s.name}}
+	return address{kindRun, types.NamespacedName{Namespace: s.namespace, Name: s.name}}
 }
 
 func (w *world) scriptOf(model string) *scenarioRun {
@@ -39,41 +48,67 @@ func (w *world) scriptOf(model string) *scenarioRun {
 	panic("no script for " + model)
 }
 
-// populate creates the policy and some runs.
-func (w *world) populate(runs int) {
-	if err := w.server.create("person", toolPolicy()); err != nil {
-		panic(err)
-	}
-	for i := range runs {
-		w.after(w.between(0, 20*time.Second), nil, func() { w.createRun(fmt.Sprintf("run-%d", i), 0) })
+// policies creates the policy in every namespace.
+func (w *world) policies() {
+	for _, namespace := range namespaces {
+		if err := w.server.create("person", toolPolicy(namespace)); err != nil {
+			panic(err)
+		}
 	}
 }
 
-// createRun creates a run with a model of its own.
-func (w *world) createRun(name string, generation int) {
-	script := &scenarioRun{name: name, model: fmt.Sprintf("%s-model-%d", name, generation), generation: generation}
+// populate creates some runs.
+func (w *world) populate(runs int) {
+	for i := range runs {
+		namespace := namespaces[0]
+		if w.chance(0.3) {
+			namespace = namespaces[1]
+		}
+		w.after(w.between(0, 20*time.Second), nil, func() { w.createRun(namespace, fmt.Sprintf("run-%d", i), 0) })
+	}
+}
+
+// populateNow creates some runs at once.
+func (w *world) populateNow(runs int) {
+	for i := range runs {
+		w.createRun(namespaces[0], fmt.Sprintf("run-%d", i), 0)
+	}
+}
+
+// createRun creates a run with a script of its own.
+func (w *world) createRun(namespace, name string, generation int) {
+	script := &scenarioRun{namespace: namespace, name: name, model: fmt.Sprintf("%s-model-%d", name, generation), generation: generation}
 	number := 0
 	for range 1 + w.rng.IntN(3) {
 		var turn []proposal
 		for range 1 + w.rng.IntN(4) {
 			number++
 			known := toolSpecs[w.rng.IntN(len(toolSpecs))]
-			turn = append(turn, proposal{serverName + "." + known.name, fmt.Sprintf(`{"n":%d}`, number)})
+			turn = append(turn, proposal{tool: serverName + "." + known.name, arguments: fmt.Sprintf(`{"n":%d}`, number)})
 		}
-		if w.chance(0.08) {
-			turn = []proposal{{"ask", fmt.Sprintf(`{"question":"which one, %d?"}`, number)}}
+		switch {
+		case w.chance(0.08):
+			turn = []proposal{{tool: "ask", arguments: fmt.Sprintf(`{"question":"which one, %d?"}`, number)}}
+		case w.chance(0.12):
+			// What it announces it then proposes, and sometimes more than that.
+			script.turns = append(script.turns, []proposal{{tool: "request_approval", announced: turn[:1+w.rng.IntN(len(turn))]}})
 		}
 		script.turns = append(script.turns, turn)
 	}
+	w.begin(script)
+}
+
+// begin creates the objects of a run.
+func (w *world) begin(script *scenarioRun) {
 	decider := &v1alpha1.Model{
-		ObjectMeta: metav1.ObjectMeta{Namespace: userNamespace, Name: script.model},
+		ObjectMeta: metav1.ObjectMeta{Namespace: script.namespace, Name: script.model},
 		Spec:       v1alpha1.ModelSpec{Provider: v1alpha1.ProviderScripted, MaxOutputTokens: 1000, RequestTimeoutSeconds: 60, MaxAttempts: 8},
 		Status: v1alpha1.ModelStatus{Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: 1,
 		}}},
 	}
 	run := &v1alpha1.AgentRun{
-		ObjectMeta: metav1.ObjectMeta{Namespace: userNamespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: script.namespace, Name: script.name},
 		Spec: v1alpha1.AgentRunSpec{
 			ModelRef: v1alpha1.LocalReference{Name: script.model}, ToolPolicyRefs: []v1alpha1.LocalReference{{Name: "tools"}},
 			Prompt: "do it", Limits: v1alpha1.Limits{MaxConsecutiveFailures: 100},
@@ -84,22 +119,26 @@ func (w *world) createRun(name string, generation int) {
 		run.Spec.TTLSecondsAfterFinished = &ttl
 	}
 	w.runs = append(w.runs, script)
-	if err := w.server.create("person", decider); err != nil {
-		panic(err)
+	err := w.server.create("person", decider)
+	if err == nil {
+		err = w.server.create("person", run)
 	}
-	if err := w.server.create("person", run); err != nil {
-		// The one before is still being deleted.
+	if err != nil {
+		// The one before is still being deleted, or the namespace is.
 		w.runs = w.runs[:len(w.runs)-1]
 		return
 	}
 	script.uid = run.UID
+	if script.poison {
+		w.poison = run.UID
+	}
 	w.counts.Runs++
-	w.note("person", "creates %s (%s) with %d turns", name, run.UID, len(script.turns))
+	w.note("person", "creates %s (%s) with %d turns", script.name, run.UID, len(script.turns))
 }
 
 // toolPolicy declares the simulated tools.
-func toolPolicy() *v1alpha1.ToolPolicy {
-	policy := &v1alpha1.ToolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: userNamespace, Name: "tools"}}
+func toolPolicy(namespace string) *v1alpha1.ToolPolicy {
+	policy := &v1alpha1.ToolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tools"}}
 	declared := &v1alpha1.HTTPServer{URL: "http://service.example"}
 	for _, known := range toolSpecs {
 		declared.Tools = append(declared.Tools, v1alpha1.HTTPTool{Name: known.name, InputSchema: runtime.RawExtension{Raw: []byte(argumentSchema)}})

@@ -76,13 +76,37 @@ type server struct {
 	revision int64
 	// away is until when nobody reaches the server.
 	away time.Duration
+	// busy is how, and until when, it answers most calls with an error.
+	busy struct {
+		fault Fault
+		until time.Duration
+	}
+	// quotaEnds is until when it stores no new ConfigMap.
+	quotaEnds time.Duration
+	// ending are the namespaces that are being deleted.
+	ending map[string]bool
 }
 
+// Those who write besides the operators and people.
+const (
+	collector           = "collector"
+	namespaceController = "namespace controller"
+	vandal              = "vandal"
+)
+
 func newServer(w *world) *server {
-	return &server{w: w, objects: map[address]client.Object{}, past: map[address][]version{}}
+	return &server{w: w, objects: map[address]client.Object{}, past: map[address][]version{}, ending: map[string]bool{}}
 }
 
 func clone[T client.Object](object T) T { return object.DeepCopyObject().(T) }
+
+// answers is the fault of a busy server, none for one that is not.
+func (s *server) answers(known []Fault) Fault {
+	if s.busy.until <= s.w.elapsed || !s.w.chance(0.7) {
+		return FaultNone
+	}
+	return pick(s.w, known, s.busy.fault)
+}
 
 // get returns a copy.
 func (s *server) get(at address) (client.Object, error) {
@@ -114,12 +138,15 @@ func sortedObjects(objects map[address]client.Object, k kind) []client.Object {
 // put stores a new version and tells everybody who watches.
 func (s *server) put(by string, object client.Object) {
 	s.revision++
+	if k := kindOf(object); k == kindRun || k == kindMap {
+		s.w.writes++
+	}
 	object.SetResourceVersion(strconv.FormatInt(s.revision, 10))
 	at := addressOf(object)
 	s.objects[at] = clone(object)
 	s.remember(at, s.objects[at])
 	s.w.check.stored(by, at, s.objects[at])
-	s.w.announce(at, s.objects[at])
+	s.w.announce(by, at, s.objects[at])
 }
 
 func (s *server) remove(by string, at address) {
@@ -129,7 +156,7 @@ func (s *server) remove(by string, at address) {
 	s.remember(at, nil)
 	s.w.note(by, "%s %s is gone", at.kind, at.Name)
 	s.w.check.removed(by, at, gone)
-	s.w.announce(at, nil)
+	s.w.announce(by, at, nil)
 	if at.kind == kindRun {
 		s.collect(gone.GetUID())
 	}
@@ -148,7 +175,7 @@ func (s *server) collect(owner types.UID) {
 		for _, object := range s.list(kindMap) {
 			for _, ref := range object.GetOwnerReferences() {
 				if ref.UID == owner {
-					_ = s.delete("collector", addressOf(object), nil)
+					_ = s.delete(collector, addressOf(object), nil)
 				}
 			}
 		}
@@ -163,6 +190,9 @@ func (s *server) create(by string, object client.Object) error {
 	}
 	if object.GetResourceVersion() != "" {
 		return apierrors.NewBadRequest("resourceVersion must not be set on objects to be created")
+	}
+	if err := s.admit(by, object); err != nil {
+		return err
 	}
 	stored := clone(object)
 	s.w.serial++
@@ -181,6 +211,22 @@ func (s *server) create(by string, object client.Object) error {
 		}
 	}
 	return nil
+}
+
+// admit refuses new objects in a namespace that ends, and ConfigMaps beyond a quota.
+func (s *server) admit(by string, object client.Object) error {
+	at := addressOf(object)
+	switch {
+	case s.ending[at.Namespace]:
+		err := apierrors.NewForbidden(at.kind.resource(), at.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", at.Namespace))
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"})
+		return err
+	case at.kind == kindMap && s.quotaEnds > s.w.elapsed:
+		s.w.check.refused(by, object)
+		return apierrors.NewForbidden(at.kind.resource(), at.Name, fmt.Errorf("exceeded quota: objects, requested: count/configmaps=1, used: 10, limited: 10"))
+	default:
+		return nil
+	}
 }
 
 // give copies what the server stored into the object of the caller.

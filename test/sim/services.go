@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/controller/agentrun"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -119,8 +121,12 @@ type clients struct{ p *process }
 var _ agentrun.Clients = (*clients)(nil)
 
 // Model implements agentrun.Clients.
-func (c *clients) Model(_ context.Context, _ string, frozen journal.Model) (model.Client, string, error) {
-	return &fakeModel{p: c.p, name: frozen.Name}, "", nil
+func (c *clients) Model(_ context.Context, namespace string, frozen journal.Model) (model.Client, string, error) {
+	at := address{kindModel, types.NamespacedName{Namespace: namespace, Name: frozen.Name}}
+	if _, there := c.p.view.objects[at]; !there {
+		return nil, "the Model does not exist", nil
+	}
+	return &fakeModel{p: c.p, name: frozen.Name, panics: c.p.w.scriptOf(frozen.Name).adapterPanics}, "", nil
 }
 
 // Tool implements agentrun.Clients.

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,18 @@ type Options struct {
 	Seed uint64
 	// Calm leaves out every random fault.
 	Calm bool
+	// Trouble, in a calm simulation, is the one kind of trouble that happens again and again.
+	Trouble string
+	// Replicas is how many there are, 0 for two to four.
+	Replicas int
+	// skewed sets the replicas' clocks as far apart as they may be, together lets all of them
+	// begin while the runs wait already, and steady lets none of them leave.
+	skewed, together, steady bool
+	// rates, in a calm simulation, are what goes wrong by itself.
+	rates rates
+	// setup creates the runs, nil for one to four random ones, and final checks what is
+	// special about them at the end.
+	setup, final func(*world)
 	// Force adds one fault at one place.
 	Force *Force
 	// Echo gets every line of the history.
@@ -24,9 +38,15 @@ type Options struct {
 
 // Counts sum up what happened.
 type Counts struct {
-	Steps, Runs, Events, Crashes, Pauses, Handovers, Partitions   int
-	Takeovers, Unknown, Dispatches, Requests, Effects, ModelCalls int
-	Lookups, LostEvents, Deleted, Destroyed                       int
+	Steps, Runs, Events, Starts, Crashes, Pauses, Handovers, Partitions int
+	Takeovers, Unknown, Dispatches, Requests, Effects, ModelCalls       int
+	Lookups, LostEvents, Deleted, Destroyed, Damaged, Stripped          int
+	Refusals, CheckpointFailed, Panics, Edits, Namespaces, Late         int
+	Cancelled, Forced                                                   int
+	// Claims are the appends by which a worker took a run up.
+	Claims int
+	// Troubles counts each kind of trouble.
+	Troubles map[string]int
 }
 
 // Result of one simulation.
@@ -51,7 +71,7 @@ const (
 	// settlesWithin is how long every run may take to come to its end after that.
 	settlesWithin = 40 * time.Minute
 	// maxSteps bounds a simulation that hangs.
-	maxSteps = 3_000_000
+	maxSteps = 6_000_000
 )
 
 // Run simulates one schedule.
@@ -59,28 +79,48 @@ func Run(o Options) Result {
 	w := newWorld(o.Seed)
 	w.history.echo = o.Echo
 	w.server, w.services, w.check = newServer(w), newServices(w), newChecker(w)
-	w.faults = newFaults(w, o.Calm)
-	w.faults.force = o.Force
-	for i := range 2 + w.rng.IntN(3) {
-		w.replicas = append(w.replicas, &replica{
-			w: w, name: fmt.Sprintf("pawl-%d", i),
-			offset: w.between(-maxOffset, maxOffset), rate: 1 + (w.rng.Float64()-0.5)/100,
-		})
+	w.faults = newFaults(w, o)
+	w.policies()
+	size := 2 + w.rng.IntN(3)
+	if o.Replicas > 0 {
+		size = o.Replicas
 	}
-	w.populate(1 + w.rng.IntN(4))
-	for _, r := range w.replicas {
-		w.after(w.between(0, 3*time.Second), nil, r.start)
+	if o.together {
+		w.populateNow(4)
+		w.after(2*time.Second, nil, func() { w.scaleAtOnce(size) })
+	} else {
+		w.scale(size)
+	}
+	switch {
+	case o.setup != nil:
+		o.setup(w)
+	case !o.together:
+		w.populate(1 + w.rng.IntN(4))
+	}
+	if o.skewed {
+		w.skew()
 	}
 	w.after(time.Second, nil, w.person)
-	if o.Calm {
+	switch {
+	case o.Trouble != "":
+		one := troubleOf(o.Trouble)
+		w.after(w.between(time.Second, 4*time.Second), nil, func() { w.again(one) })
+	case o.steady:
+	case o.Calm:
 		w.after(w.between(5*time.Second, 30*time.Second), nil, w.handOver)
-	} else {
+	default:
 		w.after(w.between(time.Second, 10*time.Second), nil, w.trouble)
 	}
 	w.after(faultsFor, nil, w.calm)
 	w.drive()
 	w.finish()
+	if o.final != nil && len(w.check.violations) == 0 {
+		o.final(w)
+	}
 	w.counts.Steps = w.steps
+	if w.faults.forced {
+		w.counts.Forced++
+	}
 	forced := w.faults.forced
 	return Result{
 		Seed: o.Seed, Counts: w.counts, Violations: w.check.violations, Hash: w.history.hash.Sum64(),
@@ -94,12 +134,14 @@ func (w *world) quiet() bool { return w.elapsed >= faultsFor }
 func (w *world) calm() {
 	w.note("world", "faults stop")
 	w.faults.calm()
-	w.server.away = 0
+	w.server.away, w.server.busy.until, w.server.quotaEnds = 0, 0, min(w.server.quotaEnds, w.lastingQuota)
 	for _, r := range w.replicas {
 		if r.now != nil {
-			r.now.cutOff, r.now.toolsCutOff = 0, 0
+			r.now.cutOff, r.now.toolsCutOff, r.now.ownLag, r.now.othersLag = 0, 0, 0, 0
 		}
 	}
+	w.restorePolicies()
+	w.scale(max(w.wanted(), 2))
 }
 
 // drive steps until everything has ended or time is up.
@@ -126,7 +168,7 @@ func (w *world) allEnded() bool {
 		}
 	}
 	for at, object := range w.server.objects {
-		if at.kind == kindMap && w.orphaned(object) {
+		if at.kind == kindMap && w.orphaned(object) || w.server.ending[at.Namespace] {
 			return false
 		}
 	}
@@ -134,14 +176,24 @@ func (w *world) allEnded() bool {
 }
 
 func (w *world) ended(run *v1alpha1.AgentRun) bool {
-	settled := len(run.Status.UnknownEffects) == 0 || w.check.run(run.UID).destroyed >= 0
-	return run.Status.CompletionTime != nil && run.DeletionTimestamp.IsZero() && settled
+	h := w.check.run(run.UID)
+	settled := len(run.Status.UnknownEffects) == 0 || h.destroyed >= 0 || h.damaged
+	return run.Status.CompletionTime != nil && run.DeletionTimestamp.IsZero() && settled || w.poisonous(run)
 }
 
-// orphaned says whether a segment should be gone.
+// poisonous says whether every reconcile of a run panics.
+func (w *world) poisonous(object client.Object) bool {
+	return w.poison != "" && w.poison == object.GetUID()
+}
+
+// orphaned says whether a segment should be gone. Where nobody is left who knew of its run
+// when that went, nobody can know of the segment.
 func (w *world) orphaned(segment client.Object) bool {
 	h := w.check.run(types.UID(segment.GetLabels()[v1alpha1.LabelRunUID]))
-	return (segment.GetDeletionTimestamp() != nil || h.gone) && !h.strays[segment.GetName()]
+	if !h.gone {
+		return segment.GetDeletionTimestamp() != nil
+	}
+	return slices.ContainsFunc(h.witnesses, func(p *process) bool { return !p.dead })
 }
 
 func sortedRuns(objects map[address]client.Object) []*v1alpha1.AgentRun {
@@ -157,45 +209,6 @@ func (w *world) handOver() {
 	if p := w.replicas[w.rng.IntN(len(w.replicas))].now; p != nil {
 		p.leave()
 	}
-}
-
-// trouble breaks something larger than one call, again and again.
-func (w *world) trouble() {
-	if w.quiet() {
-		return
-	}
-	r := w.replicas[w.rng.IntN(len(w.replicas))]
-	p := r.now
-	kind := w.rng.IntN(14)
-	switch {
-	case kind == 0:
-		w.server.away = w.elapsed + w.between(time.Second, 40*time.Second)
-		w.counts.Partitions++
-		w.note("world", "the API server is away for %s", w.server.away-w.elapsed)
-	case p == nil || p.dead:
-	case kind <= 3:
-		p.die("killed")
-	case kind <= 5:
-		p.stop(w.between(500*time.Millisecond, 45*time.Second))
-	case kind <= 7:
-		p.cutOff, p.troubled = w.elapsed+w.between(time.Second, 40*time.Second), w.elapsed
-		w.counts.Partitions++
-		w.note(p.id, "reaches no API server for %s", p.cutOff-w.elapsed)
-	case kind <= 9:
-		p.toolsCutOff = w.elapsed + w.between(time.Second, 30*time.Second)
-		w.counts.Partitions++
-		w.note(p.id, "reaches no tool for %s", p.toolsCutOff-w.elapsed)
-	case kind <= 11:
-		p.leave()
-	default:
-		// A machine with two replicas is suspended, and one of them wakes first.
-		for i, r := range w.replicas[:2] {
-			if r.now != nil {
-				r.now.stop(w.between(lease+time.Second, lease+8*time.Second) + time.Duration((i+w.steps)%2)*lease)
-			}
-		}
-	}
-	w.after(w.between(time.Second, 25*time.Second), nil, w.trouble)
 }
 
 // finish checks what can be known only at the end.
@@ -233,7 +246,7 @@ func (w *world) open() string {
 			run.Spec.State, !run.DeletionTimestamp.IsZero(), run.Finalizers, len(run.Status.UnknownEffects))
 	}
 	for _, object := range w.server.list(kindMap) {
-		if w.orphaned(object) {
+		if w.orphaned(object) || w.server.ending[object.GetNamespace()] {
 			text += fmt.Sprintf("%s (finalizers %v) ", object.GetName(), object.GetFinalizers())
 		}
 	}
@@ -247,7 +260,8 @@ func (w *world) outcome(h *runHistory, call *journal.CallState) {
 		c.fail("each call has one result", "%s of %s is %s", call.Call.ID, h.name, call.Phase)
 		return
 	}
-	if call.Call.Effect == journal.ReadOnly || call.Call.EffectKey == "" {
+	_, name, _ := strings.Cut(call.Call.Tool, ".")
+	if call.Call.Effect == journal.ReadOnly || call.Call.EffectKey == "" || specOf(name).class == v1alpha1.EffectReadOnly {
 		return
 	}
 	said := call.Last.Effect

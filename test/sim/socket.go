@@ -67,7 +67,22 @@ func (x *exchange) run() tool.Outcome {
 	if x.fault == FaultCrashUnsure {
 		x.p.die("after a request was sent")
 	}
+	if x.p.w.chance(x.p.w.faults.rates.toolHangs) {
+		return x.hang(said, arrives)
+	}
 	return x.receive(said, arrives)
+}
+
+// hang comes back when nobody waits any more: an adapter that does not keep its deadline.
+func (x *exchange) hang(said *answer, arrives time.Duration) tool.Outcome {
+	w := x.p.w
+	over := x.deadline - w.elapsed + w.between(5*time.Second, 50*time.Second)
+	x.t.sleep(max(arrives, over))
+	if said.status == 0 {
+		return transport.Lost(late{x.ctx}, x.call, context.DeadlineExceeded)
+	}
+	w.counts.Late++
+	return interpret(x.call, *said)
 }
 
 // connect goes as far as the first byte, and says whether it may be sent. The outcome is

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"math/rand/v2"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // begin is when every simulation starts.
@@ -33,6 +35,13 @@ type world struct {
 	replicas []*replica
 	runs     []*scenarioRun
 	counts   Counts
+	// poison is the run with which every reconcile panics, empty for none.
+	poison types.UID
+	// idle keeps people from doing anything, and writes counts what is stored.
+	idle   bool
+	writes int
+	// lastingQuota is until when the quota refuses new ConfigMaps, faults or not.
+	lastingQuota time.Duration
 }
 
 func newWorld(seed uint64) *world {

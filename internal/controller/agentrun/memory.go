@@ -109,13 +109,18 @@ func (m *memory) learn(key types.NamespacedName, uid types.UID) (old types.UID, 
 	return old, old != "" && old != uid
 }
 
-// lookup returns the UID that a name had, and forgets it.
+// lookup returns the UID that a name had.
 func (m *memory) lookup(key types.NamespacedName) (types.UID, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	uid, known := m.byKey[key]
-	delete(m.byKey, key)
 	return uid, known
+}
+
+func (m *memory) forgetKey(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byKey, key)
 }
 
 func (m *memory) forget(uid types.UID) {

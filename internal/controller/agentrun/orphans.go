@@ -11,7 +11,6 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
-	"github.com/pawl-run/pawl/internal/worker"
 )
 
 const (
@@ -35,7 +34,7 @@ func (r *Reconciler) Gone(object *v1alpha1.AgentRun) {
 		return
 	}
 	// One worker after the other looks, so that one finds everything and the others nothing.
-	turn := time.Duration(worker.Rank(string(object.UID), r.worker, r.members.Workers())) * rankDelay
+	turn := time.Duration(r.turn(object.UID)) * rankDelay
 	r.sweepAfter(turn, object, sweepTries)
 	r.sweepAfter(latestWrite+turn, object, sweepTries)
 }

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
-	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/worker"
 )
@@ -98,6 +96,11 @@ func (r *Reconciler) preferred(ctx context.Context, object *v1alpha1.AgentRun, n
 	return left <= 0, left
 }
 
+// turn is this worker's place in a run's order of preference, whatever else it has to do.
+func (r *Reconciler) turn(uid types.UID) int {
+	return worker.Rank(string(uid), r.worker, r.members.Workers())
+}
+
 // jitter spreads periodic looks over time, the same way for a run each time.
 func jitter(uid types.UID) time.Duration {
 	hash := fnv.New32a()
@@ -131,20 +134,4 @@ func (r *Reconciler) correctHint(ctx context.Context, object *v1alpha1.AgentRun,
 		return nil
 	}
 	return r.show(ctx, object, s, run.Step{})
-}
-
-// leaveToNewer leaves a run alone whose journal a later build wrote: while replicas are
-// replaced, the new ones go on with it. A deleted run must not wait for ones that never come.
-func (r *Reconciler) leaveToNewer(ctx context.Context, object *v1alpha1.AgentRun, newer *journal.NewerError) (ctrl.Result, error) {
-	again := lookInterval + jitter(object.UID)
-	if deleted := object.DeletionTimestamp; !deleted.IsZero() {
-		left := deleted.Add(r.deletionGrace).Sub(r.clock.Now())
-		if left <= 0 {
-			r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and no replica that reads its journal settled it: %s", newer)
-			return r.letGoOfDeleted(ctx, object, nil)
-		}
-		again = min(again, left)
-	}
-	r.recorder.Eventf(object, nil, eventWarning, "JournalTooNew", "Read", "the run is left to newer replicas: %s", newer)
-	return ctrl.Result{RequeueAfter: again}, nil
 }

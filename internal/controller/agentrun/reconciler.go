@@ -6,7 +6,6 @@ package agentrun
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -113,11 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	object := &v1alpha1.AgentRun{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			if uid, known := r.memory.lookup(request.NamespacedName); known {
-				r.abandon(uid)
-				r.flights.forget(uid)
-			}
-			return ctrl.Result{}, nil
+			return r.vanished(ctx, request.NamespacedName)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the run: %w", err)
 	}
@@ -364,60 +359,4 @@ func (r *Reconciler) conclude(ctx context.Context, object *v1alpha1.AgentRun, s 
 // for a run that was just created, since its objects often arrive together.
 func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, 500*time.Millisecond), 30*time.Second)
-}
-
-// fail maps an error to what happens next.
-func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
-	if unrecordable(object, err) {
-		if r.settledElsewhere(ctx, object) {
-			return r.letGoOfDeleted(ctx, object, nil)
-		}
-		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
-		return r.letGoOfDeleted(ctx, object, nil)
-	}
-	if problem, ok := corrupt(err); ok {
-		return r.checkpointFailed(ctx, object, problem)
-	}
-	var refused *store.RefusedError
-	if errors.As(err, &refused) {
-		return r.refused(ctx, object, refused)
-	}
-	var newer *journal.NewerError
-	if errors.As(err, &newer) {
-		return r.leaveToNewer(ctx, object, newer)
-	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		// The race for the next place is lost: fold again.
-		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
-	}
-	return ctrl.Result{}, err
-}
-
-// Bounds of the back-off while the API server refuses a journal: at most a handful of
-// writes in the first minute, and soon after a quota was raised the run goes on.
-const (
-	minRefusalWait = time.Second
-	maxRefusalWait = 30 * time.Second
-)
-
-// refused shows that the journal can't be written, tries again later, and ends the run
-// when that has lasted too long.
-func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, refused *store.RefusedError) (ctrl.Result, error) {
-	lasted := r.clock.Since(since(&r.memory.of(object.UID).refused, r.clock.Now()))
-	problem := fmt.Sprintf("the API server refuses journal segment %s: %s", refused.Segment, refused.Reason())
-	if lasted >= r.refusalTimeout {
-		return r.checkpointFailed(ctx, object, fmt.Sprintf("%s; this has lasted for %s", problem, r.refusalTimeout))
-	}
-	ctrl.LoggerFrom(ctx).Info("The journal is refused", "segment", refused.Segment, "reason", refused.Reason(), "since", lasted.Round(time.Second))
-	if err := r.showRefusal(ctx, object, problem); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: min(max(lasted/2, minRefusalWait), maxRefusalWait)}, nil
-}
-
-// abandon lets a run out of hand that is gone or needs nothing more.
-func (r *Reconciler) abandon(uid types.UID) {
-	r.flights.drop(uid)
-	r.leaveQueues(uid)
-	r.memory.forget(uid)
 }
