@@ -18,7 +18,11 @@ func ProcessOf(address string, pids []int) int {
 	if err != nil {
 		return 0
 	}
-	inode := inodeOf(parsed)
+	// The kernel's table is read in pieces while it changes, and a line can slip through.
+	inode := ""
+	for try := 0; inode == "" && try < 5; try++ {
+		inode = inodeOf(parsed)
+	}
 	if inode == "" {
 		return 0
 	}
