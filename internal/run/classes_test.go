@@ -40,7 +40,7 @@ func TestCancellationAtEachState(t *testing.T) {
 		"while the model's own request waits":           {acts: []act{calls(called("i:request_approval", `{"text":"May I?","calls":[]}`)), waitsFor(v1alpha1.ReasonApprovalRequired)}, want: v1alpha1.ReasonCancelled},
 		"while it is suspended":                         {acts: []act{wants(Suspended), says(readsAgain(1)), waitsFor(v1alpha1.ReasonSuspended)}, want: v1alpha1.ReasonCancelled},
 		"while its owner is gone":                       {acts: []act{calls(called("a:act", `{}`)), restarts}, want: v1alpha1.ReasonCancelled},
-		"while its policies are gone":                   {acts: []act{reads(1), noRules, lands("r1", gave(`1`))}, want: v1alpha1.ReasonCancelled},
+		"while its policies are gone":                   {acts: []act{says(readsAgain(1)), noRules, lands("r1", gave(`1`))}, want: v1alpha1.ReasonCancelled},
 		"after it has ended":                            {acts: []act{says(finalAnswer("42"))}, want: v1alpha1.ReasonCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,10 +25,9 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// TestAPI checks that what the proxy refuses looks to a client like what an API server
-// refuses, that everything else comes through, and that done is done.
-func TestAPI(t *testing.T) {
-	var writes atomic.Int32
+// before starts an API before a server that counts its writes, and gives a client of it.
+func before(t *testing.T, writes *atomic.Int32) (*proxy.API, client.Client) {
+	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			writes.Add(1)
@@ -40,23 +39,30 @@ func TestAPI(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns","name":"a","resourceVersion":"1"}}`))
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	target := &rest.Config{Host: server.URL, BearerToken: "token", QPS: -1}
 	target.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	api, err := proxy.NewAPI(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer api.Close()
+	t.Cleanup(api.Close)
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	mapper := client.Options{Scheme: scheme, Mapper: newMapper()}
-	c, err := client.New(api.Config(target), mapper)
+	c, err := client.New(api.Config(target), client.Options{Scheme: scheme, Mapper: newMapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return api, c
+}
+
+// TestAPI checks that what the proxy refuses looks to a client like what an API server
+// refuses, that everything else comes through, and that done is done.
+func TestAPI(t *testing.T) {
+	var writes atomic.Int32
+	api, c := before(t, &writes)
 	update := func() error {
 		return c.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}})
 	}
@@ -85,12 +91,19 @@ func TestAPI(t *testing.T) {
 			t.Errorf("a read: %v", err)
 		}
 	}
-	// What asks for patience the client itself tries again.
+}
+
+// TestAPIThatIsBusy checks that a client is asked for patience in a way that it understands:
+// it tries again by itself.
+func TestAPIThatIsBusy(t *testing.T) {
+	var writes atomic.Int32
+	api, c := before(t, &writes)
 	api.Refuse(func(*http.Request) *proxy.Refusal {
 		api.Refuse(nil)
 		return &proxy.Refusal{Status: 429, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: time.Second}
 	})
-	if err := update(); err != nil || writes.Load() != 3 || api.Refused() != 4 {
+	err := c.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}})
+	if err != nil || writes.Load() != 1 || api.Refused() != 1 {
 		t.Errorf("throttled once: %v, %d writes, %d refused", err, writes.Load(), api.Refused())
 	}
 }

@@ -307,7 +307,7 @@ func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, effect
 // asked checks that the model decides on what is committed.
 func (c *checker) asked(p *process, script *scenarioRun, request model.Request) {
 	h := c.run(script.uid)
-	if h.destroyed >= 0 {
+	if h.destroyed >= 0 || h.gone {
 		return
 	}
 	if !h.state.DecisionDue() && h.state.Finished == nil && h.owner == p.id || int(h.state.Turns)+1 < request.Decision {

@@ -21,50 +21,19 @@ type fakeModel struct {
 // Decide implements model.Client.
 func (m *fakeModel) Decide(ctx context.Context, request model.Request) (model.Reply, error) {
 	p := m.p
-	w, t := p.w, p.w.current
+	w := p.w
 	script := w.scriptOf(m.name)
 	fault := p.outside(SiteModel)
-	if fault == FaultUnreachable {
-		return model.Reply{}, &model.Error{Class: model.ClassTransient}
-	}
 	if m.panics {
 		panic("an adapter that panics")
 	}
-	// Connecting takes its time, and the gate is asked after it.
-	connect := w.faults.latency(p)
-	if w.chance(w.faults.rates.toolSlow / 4) {
-		connect = w.between(time.Second, 9*time.Second)
-	}
-	t.sleep(connect)
-	if ctx.Err() != nil {
-		return model.Reply{}, &model.Error{Class: model.ClassCanceled}
-	}
-	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
-		return model.Reply{}, &model.Error{Class: model.ClassTransient}
+	if failure := m.connect(ctx, fault); failure != nil {
+		return model.Reply{}, failure
 	}
 	w.check.asked(p, script, request)
 	w.counts.ModelCalls++
-	takes := w.between(5*time.Millisecond, 400*time.Millisecond)
-	if w.chance(w.faults.rates.toolSlow) {
-		takes = w.between(time.Second, 20*time.Second)
-	}
-	if script.thinks > 0 {
-		takes = script.thinks
-	}
-	switch fault {
-	case FaultCrashUnsure:
-		p.die("while the model thinks")
-	case FaultStop:
-		p.stop(stopTime)
-	case FaultTimeout, FaultTimeoutDone, FaultTimeoutLate:
-		takes = time.Minute
-	default:
-	}
-	for until := w.elapsed + takes; w.elapsed < until; {
-		if ctx.Err() != nil {
-			return model.Reply{}, &model.Error{Class: model.ClassCanceled, Sent: true}
-		}
-		t.sleep(min(300*time.Millisecond, until-w.elapsed))
+	if failure := m.think(ctx, script, fault); failure != nil {
+		return model.Reply{}, failure
 	}
 	switch fault {
 	case FaultCrashAfter:
@@ -80,6 +49,54 @@ func (m *fakeModel) Decide(ctx context.Context, request model.Request) (model.Re
 	}
 	w.note(p.id, "decision %d of %s", request.Decision, script.name)
 	return script.reply(request), nil
+}
+
+// connect takes its time, and asks the gate after it.
+func (m *fakeModel) connect(ctx context.Context, fault Fault) error {
+	w, t := m.p.w, m.p.w.current
+	if fault == FaultUnreachable {
+		return &model.Error{Class: model.ClassTransient}
+	}
+	takes := w.faults.latency(m.p)
+	if w.chance(w.faults.rates.toolSlow / 4) {
+		takes = w.between(time.Second, 9*time.Second)
+	}
+	t.sleep(takes)
+	if ctx.Err() != nil {
+		return &model.Error{Class: model.ClassCanceled}
+	}
+	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
+		return &model.Error{Class: model.ClassTransient}
+	}
+	return nil
+}
+
+// think lets the time pass that a decision takes.
+func (m *fakeModel) think(ctx context.Context, script *scenarioRun, fault Fault) error {
+	w, t := m.p.w, m.p.w.current
+	takes := w.between(5*time.Millisecond, 400*time.Millisecond)
+	if w.chance(w.faults.rates.toolSlow) {
+		takes = w.between(time.Second, 20*time.Second)
+	}
+	if script.thinks > 0 {
+		takes = script.thinks
+	}
+	switch fault {
+	case FaultCrashUnsure:
+		m.p.die("while the model thinks")
+	case FaultStop:
+		m.p.stop(stopTime)
+	case FaultTimeout, FaultTimeoutDone, FaultTimeoutLate:
+		takes = time.Minute
+	default:
+	}
+	for until := w.elapsed + takes; w.elapsed < until; {
+		if ctx.Err() != nil {
+			return &model.Error{Class: model.ClassCanceled, Sent: true}
+		}
+		t.sleep(min(300*time.Millisecond, until-w.elapsed))
+	}
+	return nil
 }
 
 // reply is the scripted decision, an answer once the script is at its end.

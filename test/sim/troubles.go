@@ -263,10 +263,13 @@ func (w *world) cancel(run *v1alpha1.AgentRun) {
 }
 
 func (w *world) suspend(run *v1alpha1.AgentRun) {
-	if run.Spec.State == v1alpha1.StateActive {
+	switch run.Spec.State {
+	case v1alpha1.StateActive:
 		w.desire(run, v1alpha1.StateSuspended)
-	} else if run.Spec.State == v1alpha1.StateSuspended {
+	case v1alpha1.StateSuspended:
 		w.desire(run, v1alpha1.StateActive)
+	default:
+		// Cancelled is for good.
 	}
 }
 
