@@ -1,7 +1,9 @@
 package anthropic_test
 
 import (
+	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,43 @@ import (
 	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
+
+const secret = "sk-ant-verysecretkey123"
+
+func asError(t *testing.T, err error) *model.Error {
+	t.Helper()
+	var failure *model.Error
+	if !errors.As(err, &failure) {
+		t.Fatalf("got %v, want a model error", err)
+	}
+	checkError(t, failure)
+	return failure
+}
+
+var legalCode = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,64}$`)
+
+// checkError checks what holds for every error.
+func checkError(t *testing.T, failure *model.Error) {
+	t.Helper()
+	switch failure.Class {
+	case model.ClassTransient, model.ClassThrottled, model.ClassUnauthorized, model.ClassQuota,
+		model.ClassOverflow, model.ClassRequest, model.ClassCanceled:
+	default:
+		t.Errorf("unknown class %q", failure.Class)
+	}
+	if !legalCode.MatchString(failure.Code) {
+		t.Errorf("code %q is no code", failure.Code)
+	}
+	if failure.Detail == "" {
+		t.Error("no detail")
+	}
+	if failure.RetryAfter < 0 || failure.RetryAfter > 366*24*time.Hour {
+		t.Errorf("a wait of %s", failure.RetryAfter)
+	}
+	if strings.Contains(failure.Error(), secret) {
+		t.Errorf("the error holds the key: %v", failure)
+	}
+}
 
 func TestInterpretStatus(t *testing.T) {
 	want := map[model.Class][]int{
