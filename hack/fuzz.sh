@@ -30,6 +30,8 @@ while read -r package target; do
   last=$(grep '^fuzz: elapsed:.*execs:' "$log" | tail -1 || true)
   execs=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' <<<"$last")
   inputs=$(sed -n 's/.*total: \([0-9]*\)).*/\1/p' <<<"$last")
+  # Inputs known before are tried first; a target that got no further was not fuzzed.
+  [ "$result$execs" = ok ] && { result=IDLE failed=1; }
   # shellcheck disable=SC2059
   printf "$row" "${package#github.com/pawl-run/pawl/}" "$target" "$result" "${execs:--}" "${inputs:--}" "$((SECONDS - start))"
   [ "$result" = ok ] || cat "$log"
