@@ -47,7 +47,7 @@ func (s *Server) call(ctx context.Context, call tool.Call, more map[string]any) 
 		}
 		a := v.exchange(ctx, current, request{
 			method: "tools/call", name: call.Tool, mirrored: headers, params: v.callParams(ctx, current, call, more),
-			once: !call.Repeatable, budget: newBudget(maxAnswerBytes),
+			once: !call.Repeatable, budget: newBudget(maxAnswerBytes, maxAnswerDepth),
 		})
 		if repaired || !v.stale(current, a) || !call.Repeatable && !a.neverRan() {
 			return v.outcome(ctx, call, o, a, current)

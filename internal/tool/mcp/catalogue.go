@@ -2,6 +2,7 @@ package mcptool
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -21,6 +22,8 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 type catalogue struct {
 	offers  map[string]*offer
 	listing tool.Listing
+	// judged are all that were, the unusable ones too, so that none is judged twice.
+	judged map[string]*offer
 	// freshness is how long it is taken for true, until when that ends.
 	freshness time.Duration
 	until     time.Time
@@ -30,7 +33,7 @@ type catalogue struct {
 	modern bool
 }
 
-// offer is one tool that can be used.
+// offer is one tool.
 type offer struct {
 	definition tool.Definition
 	// output is the schema of structured results, nil for none.
@@ -39,6 +42,8 @@ type offer struct {
 	marks []mark
 	// digest of everything that was judged, so that it is judged once.
 	digest string
+	// fault is what keeps it from being used, nil for nothing.
+	fault error
 }
 
 // catalogueReader makes a catalogue of pages. A fault of one tool takes that tool out, and
@@ -54,21 +59,25 @@ type catalogueReader struct {
 	entries     int
 	size        int
 	offers      map[string]*offer
+	judged      map[string]*offer
 	quarantined map[string]string
 }
 
-// page takes in one page.
-func (r *catalogueReader) page(page map[string]any) error {
+// page takes in one page. Judging schemas takes time, so that it ends with ctx.
+func (r *catalogueReader) page(ctx context.Context, page map[string]any) error {
 	items, ok := page["tools"].([]any)
 	if !ok {
 		return errUnreadable
 	}
 	if r.offers == nil {
-		r.offers, r.quarantined = map[string]*offer{}, map[string]string{}
+		r.offers, r.judged, r.quarantined = map[string]*offer{}, map[string]*offer{}, map[string]string{}
 	}
 	for _, item := range items {
 		if r.entries++; r.entries > maxTools {
 			return faultf("it has more than %d tools: offer fewer", maxTools)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		r.item(item)
 		if r.size > maxCatalogueBytes {
@@ -101,9 +110,11 @@ func (r *catalogueReader) item(item any) {
 		r.quarantined[name] = "the server has another tool of the same name: rename one of them"
 		return
 	}
-	o, err := r.judge(name, members)
-	if err != nil {
-		r.quarantined[name] = cutText(err.Error(), maxReasonBytes)
+	o := r.judge(name, members)
+	r.judged[name] = o
+	if o.fault != nil {
+		r.quarantined[name] = cutText(o.fault.Error(), maxReasonBytes)
+		r.size += len(o.fault.Error())
 		return
 	}
 	r.offers[name] = o
@@ -117,8 +128,9 @@ func (r *catalogueReader) remove(name string) {
 	}
 }
 
-// judge reads one tool and says what keeps it from being used.
-func (r *catalogueReader) judge(name string, members map[string]any) (*offer, error) {
+// judge reads one tool and says what keeps it from being used. What was judged before, and
+// is as it was, is not judged again.
+func (r *catalogueReader) judge(name string, members map[string]any) *offer {
 	description, _ := members["description"].(string)
 	o := &offer{definition: tool.Definition{
 		Name: name, Description: cutText(description, maxDescriptionBytes), InputSchema: strictjson.Canonical(members["inputSchema"]),
@@ -131,11 +143,15 @@ func (r *catalogueReader) judge(name string, members map[string]any) (*offer, er
 	}
 	o.digest = strictjson.Digest([]byte(fmt.Sprint(r.marked, o.definition.Digest(name), string(o.output))))
 	if r.known != nil {
-		if before := r.known.offers[name]; before != nil && before.digest == o.digest {
-			return before, nil
+		if before := r.known.judged[name]; before != nil && before.digest == o.digest {
+			return before
 		}
 	}
-	return o, r.check(o, members["inputSchema"])
+	if o.fault = r.check(o, members["inputSchema"]); o.fault != nil {
+		// Of what can't be used the digest is enough.
+		return &offer{digest: o.digest, fault: o.fault}
+	}
+	return o
 }
 
 func (r *catalogueReader) check(o *offer, inputSchema any) error {
@@ -165,7 +181,7 @@ func (r *catalogueReader) check(o *offer, inputSchema any) error {
 
 // catalogue puts everything in a stable order.
 func (r *catalogueReader) catalogue() *catalogue {
-	c := &catalogue{offers: r.offers, freshness: r.freshness, size: r.size, modern: r.modern}
+	c := &catalogue{offers: r.offers, judged: r.judged, freshness: r.freshness, size: r.size, modern: r.modern}
 	for _, o := range r.offers {
 		c.listing.Tools = append(c.listing.Tools, o.definition)
 	}

@@ -1,6 +1,7 @@
 package mcptool_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -153,6 +154,45 @@ func TestListIsShared(t *testing.T) {
 	wait.Wait()
 	if lists := strings.Count(m.methods(), "tools/list"); lists != 2 {
 		t.Errorf("%d lists, want one for each credential", lists)
+	}
+}
+
+// expensive are tools whose schemas take long to judge, and then can't be used.
+func expensive(n int) string {
+	var properties, tools []string
+	for i := range 400 {
+		properties = append(properties, fmt.Sprintf(`"p%d":{"type":"string","pattern":"^[a-z]{1,100}x{1,50}$"}`, i))
+	}
+	for i := range n {
+		tools = append(tools, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object","properties":{%s}}}`, i, strings.Join(properties, ",")))
+	}
+	return strings.Join(tools, ",")
+}
+
+// Judging schemas ends with the time that there is, and is not done twice.
+func TestJudgingIsBounded(t *testing.T) {
+	m := newModern(t, expensive(400), fine)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start := time.Now()
+	if _, err := newServer(t, m.URL).List(ctx); err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("List: %v after %s", err, time.Since(start))
+	}
+
+	m = newModern(t, expensive(20), fine)
+	now := time.Now()
+	memory := mcptool.NewMemory(func() time.Time { return now })
+	took := func() time.Duration {
+		now = now.Add(time.Hour)
+		start := time.Now()
+		listing, err := serverWith(t, mcptool.Options{URL: m.URL, Memory: memory}).List(t.Context())
+		if err != nil || len(listing.Quarantined) != 20 {
+			t.Fatalf("List = %d quarantined, %v", len(listing.Quarantined), err)
+		}
+		return time.Since(start)
+	}
+	if first, second := took(), took(); second > first/2 {
+		t.Errorf("%s, and again %s", first, second)
 	}
 }
 

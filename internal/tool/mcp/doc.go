@@ -29,8 +29,10 @@ const (
 	// maxAnswerValues bounds the values in an answer, which take many times their text
 	// in memory.
 	maxAnswerValues = 200_000
-	// maxAnswerDepth bounds the nesting of an answer.
+	// maxAnswerDepth bounds the nesting of an answer, maxListDepth that of a list, which is
+	// wider so that a schema too deep to be used takes out its tool alone.
 	maxAnswerDepth = 100
+	maxListDepth   = 1000
 	// maxHandshakeBytes bounds one answer of the handshake.
 	maxHandshakeBytes = 1 << 20
 	// maxErrorBytes bounds the body of an answer that is no success.

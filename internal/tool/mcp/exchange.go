@@ -136,7 +136,7 @@ func (v *visit) resume(ctx context.Context, current *session, id string, again r
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		return nil, again, errNotResumed
 	}
-	message, next, err := readStream(b.reader(resp.Body), id)
+	message, next, err := readStream(b.reader(resp.Body), id, b.depth)
 	if next.lastEventID == "" {
 		next.lastEventID = again.lastEventID
 	}

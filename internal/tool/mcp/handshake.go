@@ -127,7 +127,7 @@ func (h *handshake) read(resp *http.Response, sending *transport.Sending, reques
 	if len(request) == 0 || json.Unmarshal(request, &call) != nil || call.ID == nil {
 		return nil, nil // a notification or the end of a session: no answer wanted
 	}
-	message, _, err := readMessage(resp, string(call.ID), newBudget(maxHandshakeBytes))
+	message, _, err := readMessage(resp, string(call.ID), newBudget(maxHandshakeBytes, maxAnswerDepth))
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (v *visit) reconsider(err error) bool {
 func (v *visit) pages(ctx context.Context, current *session) (*catalogue, answer, error) {
 	known, _ := v.memory.last(v.place)
 	reader := &catalogueReader{known: known, marked: current.modern(), freshness: maxFreshness}
-	shared := newBudget(maxListBytes)
+	shared := newBudget(maxListBytes, maxListDepth)
 	params := map[string]any{}
 	if meta := v.meta(current); len(meta) > 0 {
 		params["_meta"] = meta
@@ -128,7 +128,7 @@ func (v *visit) pages(ctx context.Context, current *session) (*catalogue, answer
 		if err := pageError(a); err != nil {
 			return nil, a, err
 		}
-		if err := reader.page(a.result); err != nil {
+		if err := reader.page(ctx, a.result); err != nil {
 			return nil, a, err
 		}
 		next, ok := a.result["nextCursor"]

@@ -15,10 +15,13 @@ import (
 	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
-// budget bounds the bytes of one answer over all of its streams.
-type budget struct{ left int64 }
+// budget bounds one answer: its bytes over all of its streams, and its nesting.
+type budget struct {
+	left  int64
+	depth int
+}
 
-func newBudget(n int64) *budget { return &budget{left: n} }
+func newBudget(bytes int64, depth int) *budget { return &budget{left: bytes, depth: depth} }
 
 // reader reads from r until the budget is spent, and then fails with errTooLarge.
 func (b *budget) reader(r io.Reader) io.Reader { return &budgetReader{r, b} }
@@ -50,7 +53,7 @@ func readMessage(resp *http.Response, id string, b *budget) (map[string]any, res
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body := b.reader(resp.Body)
 	if media == "text/event-stream" {
-		return readStream(body, id)
+		return readStream(body, id, b.depth)
 	}
 	text, err := io.ReadAll(body)
 	if errors.Is(err, errTooLarge) {
@@ -59,14 +62,14 @@ func readMessage(resp *http.Response, id string, b *budget) (map[string]any, res
 	if err != nil {
 		return nil, resume{}, err
 	}
-	message, err := parseReply(text, id)
+	message, err := parseReply(text, id, b.depth)
 	return message, resume{}, err
 }
 
 // parseReply accepts a JSON-RPC response with the id asked for and exactly one of
 // result and error, both objects.
-func parseReply(text []byte, id string) (map[string]any, error) {
-	message, err := strictjson.Object(text, strictjson.Limits{MaxBytes: len(text), MaxDepth: maxAnswerDepth, MaxValues: maxAnswerValues})
+func parseReply(text []byte, id string, depth int) (map[string]any, error) {
+	message, err := strictjson.Object(text, strictjson.Limits{MaxBytes: len(text), MaxDepth: depth, MaxValues: maxAnswerValues})
 	if errors.Is(err, strictjson.ErrTooManyValues) {
 		return nil, tooLarge(text, id)
 	}
@@ -89,7 +92,7 @@ func sameID(read any, sent string) bool {
 
 // readStream reads server-sent events until one of them is the reply. Others, such
 // as progress, requests of the server and replies to nobody, are passed over.
-func readStream(body io.Reader, id string) (map[string]any, resume, error) {
+func readStream(body io.Reader, id string, depth int) (map[string]any, resume, error) {
 	var again resume
 	reader := bufio.NewReader(body)
 	for {
@@ -105,7 +108,7 @@ func readStream(body io.Reader, id string) (map[string]any, resume, error) {
 		case e.name != "" && e.name != "message":
 			continue
 		}
-		message, err := parseReply(e.data, id)
+		message, err := parseReply(e.data, id, depth)
 		var large *largeError
 		if err == nil || errors.As(err, &large) && large.result {
 			return message, again, err

@@ -166,7 +166,7 @@ func (s *Server) aboutTask(ctx context.Context, method, handle string, params ma
 	for name, value := range params {
 		sent[name] = value
 	}
-	a := v.exchange(ctx, current, request{method: method, name: handle, params: sent, once: true, budget: newBudget(maxAnswerBytes)})
+	a := v.exchange(ctx, current, request{method: method, name: handle, params: sent, once: true, budget: newBudget(maxAnswerBytes, maxAnswerDepth)})
 	switch {
 	case a.err != nil:
 		return v, a, a.err

@@ -7,6 +7,7 @@
 //	GET    /effects/<key>    what became of the effect with that key
 //	       /mcp              MCP without sessions
 //	       /mcp-sessions     MCP with sessions
+//	       /hostile/<name>   an MCP server that means harm
 package tools
 
 import (
@@ -73,6 +74,7 @@ func New() *Server {
 	}
 	s.mux.Handle("/mcp", s.mcpHandler(false))
 	s.mux.Handle("/mcp-sessions", s.mcpHandler(true))
+	s.mux.HandleFunc("/hostile/{name}", serveHostile)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusNotFound, failure{"no such tool: " + r.Method + " " + r.URL.Path})
 	})
