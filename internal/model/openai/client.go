@@ -7,24 +7,25 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
+	sdk "github.com/openai/openai-go/v3"
+
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openaiapi"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // Client asks one model.
 type Client struct {
 	*wire.Connection
-	url                string
-	model              string
-	limitMember        string
-	limitsDescriptions bool
-	parameters         wire.Object
+	address     openaiapi.Address
+	model       string
+	limitMember string
+	parameters  wire.Object
 }
 
 var _ model.Client = (*Client)(nil)
@@ -36,7 +37,7 @@ func New(config wire.Config) (*Client, error) {
 		return nil, errors.New("configuring a model client: the model has no name")
 	}
 	var err error
-	if c.url, err = requestURL(config.Endpoint); err != nil {
+	if c.address, err = openaiapi.Resolve(config, openaiapi.ByDeployment); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
 	if c.parameters, err = wire.ParseParameters(config.Parameters, reserved); err != nil {
@@ -45,7 +46,6 @@ func New(config wire.Config) (*Client, error) {
 	if c.Connection, err = wire.Connect(config); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
-	c.limitsDescriptions = limitsDescriptions(c.url)
 	return c, nil
 }
 
@@ -55,12 +55,14 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 	if err != nil {
 		return model.Reply{}, wire.NotEncodable(err)
 	}
-	key, failure := c.Key()
+	key, failure := c.address.Credential(c.Connection)
 	if failure != nil {
 		return model.Reply{}, failure
 	}
 	response, failure := c.Exchange(ctx, func(ctx context.Context, once http.RoundTripper) error {
-		return c.send(ctx, once, body, key)
+		service := sdk.NewChatCompletionService(c.address.Options(once, key, body)...)
+		_, err := service.New(ctx, sdk.ChatCompletionNewParams{})
+		return err
 	})
 	if failure != nil {
 		return model.Reply{}, failure
@@ -72,19 +74,4 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 	}
 	wire.Scrub(&reply, key)
 	return reply, nil
-}
-
-func (c *Client) send(ctx context.Context, once http.RoundTripper, body []byte, key string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "pawl")
-	if key != "" {
-		request.Header.Set("Authorization", "Bearer "+key)
-	}
-	_, err = once.RoundTrip(request)
-	return err
 }

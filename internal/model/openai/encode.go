@@ -1,21 +1,15 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openaiapi"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
-
-// maxDescription is how many characters of a tool's description the vendor accepts.
-const maxDescription = 1024
 
 // Encode renders the body of a request, the exact bytes that Decide sends. Equal
 // requests give equal bytes, and a request that continues a conversation repeats the
@@ -41,6 +35,7 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 	}
 	limit := json.RawMessage(strconv.FormatInt(int64(request.MaxOutputTokens), 10))
 	body = append(body, wire.M(c.limitMember, limit))
+	body = c.address.WithCacheKey(body, request.Conversation, c.parameters)
 	return append(body, c.parameters...).Bytes(), nil
 }
 
@@ -123,76 +118,20 @@ func encodeAssistant(m model.Message) (json.RawMessage, error) {
 func (c *Client) encodeTools(tools []model.Tool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	for i, t := range tools {
-		if !wire.LegalName.MatchString(t.Alias) {
-			return nil, fmt.Errorf("tool %d: its alias is not a legal name", i)
-		}
-		schema, err := encodeSchema(t.InputSchema)
+		function, err := c.address.Tool(t)
 		if err != nil {
 			return nil, fmt.Errorf("tool %d: %w", i, err)
 		}
-		description := t.Description
-		if c.limitsDescriptions {
-			description = cut(description, maxDescription)
-		}
-		list = append(list, wire.Object{
-			wire.M("type", wire.Quote("function")),
-			wire.M("function", wire.Object{
-				wire.M("name", wire.Quote(t.Alias)),
-				wire.M("description", wire.Quote(description)),
-				wire.M("strict", json.RawMessage("false")),
-				wire.M("parameters", schema),
-			}.Bytes()),
-		}.Bytes())
+		list = append(list, wire.Object{wire.M("type", wire.Quote("function")), wire.M("function", function.Bytes())}.Bytes())
 	}
 	return wire.Array(list), nil
 }
 
-// encodeSchema compacts a schema and adds what the vendor refuses a tool without: a
-// root of type wire.Object that has properties. Arguments are an wire.Object anyway, so neither
-// changes what the schema accepts.
-func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
-	if len(schema) == 0 {
-		schema = json.RawMessage("{}")
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, schema); err != nil {
-		return nil, errors.New("the input schema is not valid JSON")
-	}
-	root, err := wire.ParseObject(compact.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("the input schema: %w", err)
-	}
-	complete := root
-	if root.Get("type") == nil {
-		complete = complete.With("type", wire.Quote("object"))
-	}
-	if root.Get("properties") == nil {
-		complete = complete.With("properties", json.RawMessage("{}"))
-	}
-	return complete.Bytes(), nil
-}
-
-// cut shortens text to at most limit characters and marks where it did.
-func cut(text string, limit int) string {
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	const mark = "..."
-	return strings.TrimSpace(string([]rune(text)[:limit-len(mark)])) + mark
-}
-
 // outputLimitMember names the member that bounds a reply. Reasoning models refuse
-// max_tokens, and many compatible servers know only that. A vendor prefix
-// ("openai/gpt-5") and the mark of a fine-tuned model do not count.
+// max_tokens, and many compatible servers know only that.
 func outputLimitMember(name string) string {
-	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
-	name = strings.TrimPrefix(name, "ft:")
-	if reasoningFamily.MatchString(name) {
+	if openaiapi.ReasoningFamily(name) {
 		return "max_completion_tokens"
 	}
 	return "max_tokens"
 }
-
-// reasoningFamily matches o1 and later, and gpt-5 and later; gpt-35 is an older
-// model's name on a platform that allows no dots.
-var reasoningFamily = regexp.MustCompile(`^(o[1-9]([-:@]|$)|gpt-([5-9]|1[0-9])([^0-9]|$))`)

@@ -1,4 +1,4 @@
-package openai
+package openaiapi
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
-// fault is what an error body says, whichever of the shapes in use it has. Only code
-// may leave this package; message is looked at and forgotten, since providers quote
-// requests and keys in it.
+// fault is what an error body says, whichever of the shapes in use it has. Only words
+// that are codes may leave this package; message is looked at and forgotten, since
+// providers quote requests and keys in it.
 type fault struct {
 	// status is the error's own idea of an HTTP status, 0 for none.
 	status int
@@ -24,6 +24,8 @@ type fault struct {
 	moderated bool
 	// failed is what the model wrote when its own call could not be parsed.
 	failed string
+	// filter is what Azure's content filter adds.
+	filter string
 	// inner is the fault of the provider behind a router.
 	inner *fault
 }
@@ -39,7 +41,10 @@ var (
 		"context_length_exceeded", "context_window_exceeded", "model_context_window_exceeded",
 		"exceed_context_size_error",
 	}
-	refusalCodes    = []string{"content_filter", "content_policy_violation", "invalid_prompt"}
+	refusalCodes = []string{
+		"content_filter", "content_policy_violation", "invalid_prompt", "bio_policy",
+		"misalignment_policy_violation", "image_content_policy_violation", "ResponsibleAIPolicyViolation",
+	}
 	modelFaultCodes = []string{"tool_use_failed", "json_validate_failed", "output_parse_failed"}
 	overloadCodes   = []string{"server_is_overloaded", "slow_down", "overloaded_error", "rate_limit_exceeded"}
 
@@ -51,6 +56,14 @@ var (
 		"invalid_request_error": 400, "bad_request": 400,
 		"rate_limit_error": 429, "rate_limit_exceeded": 429, "slow_down": 503,
 		"overloaded_error": 529, "server_is_overloaded": 503,
+		"server_error": 500, "vector_store_timeout": 504,
+		"content_filter": 400, "content_policy_violation": 400, "invalid_prompt": 400, "bio_policy": 400,
+		"misalignment_policy_violation": 400, "image_content_policy_violation": 400,
+		"data_residency_mismatch": 400, "invalid_image": 400, "invalid_image_format": 400,
+		"invalid_base64_image": 400, "invalid_image_url": 400, "image_too_large": 400, "image_too_small": 400,
+		"image_parse_error": 400, "invalid_image_mode": 400, "image_file_too_large": 400,
+		"unsupported_image_media_type": 400, "empty_image_file": 400, "failed_to_download_image": 400,
+		"image_file_not_found": 400,
 	}
 )
 
@@ -104,6 +117,9 @@ func faultOf(value json.RawMessage) fault {
 			f.inner = &inner
 		}
 	}
+	if filter, err := wire.ParseObject(members.Get("innererror")); err == nil {
+		f.filter, _ = filter.Text("code")
+	}
 	return f
 }
 
@@ -133,7 +149,7 @@ func (f fault) words() []string {
 	if f.inner != nil {
 		words = append(words, f.inner.code, f.inner.kind)
 	}
-	return append(words, f.code, f.kind)
+	return append(words, f.code, f.kind, f.filter)
 }
 
 func (f fault) says(codes []string) bool {

@@ -1,0 +1,75 @@
+// Package responses speaks OpenAI's Responses without any state at the vendor: every
+// request carries the whole conversation, and what the model has thought travels in it,
+// encrypted. It asks once: no retry, no redirect, no stream, no background.
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	sdk "github.com/openai/openai-go/v3/responses"
+
+	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/model/openaiapi"
+	"github.com/pawl-run/pawl/internal/model/wire"
+)
+
+// Client asks one model.
+type Client struct {
+	*wire.Connection
+	address    openaiapi.Address
+	model      string
+	include    bool
+	parameters wire.Object
+}
+
+var _ model.Client = (*Client)(nil)
+
+// New checks the configuration. Its errors say what to change and hold no values.
+func New(config wire.Config) (*Client, error) {
+	c := &Client{model: config.Model}
+	if config.Model == "" {
+		return nil, errors.New("configuring a model client: the model has no name")
+	}
+	var err error
+	if c.address, err = openaiapi.Resolve(config, openaiapi.ByModel); err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
+	}
+	if c.parameters, err = wire.ParseParameters(config.Parameters, reserved); err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
+	}
+	if c.Connection, err = wire.Connect(config); err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
+	}
+	c.include = includesReasoning(config.Model, c.parameters)
+	return c, nil
+}
+
+// Decide implements model.Client.
+func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply, error) {
+	body, err := c.Encode(request)
+	if err != nil {
+		return model.Reply{}, wire.NotEncodable(err)
+	}
+	key, failure := c.address.Credential(c.Connection)
+	if failure != nil {
+		return model.Reply{}, failure
+	}
+	response, failure := c.Exchange(ctx, func(ctx context.Context, once http.RoundTripper) error {
+		service := sdk.NewResponseService(c.address.Options(once, key, body)...)
+		_, err := service.New(ctx, sdk.ResponseNewParams{})
+		return err
+	})
+	if failure != nil {
+		return model.Reply{}, failure
+	}
+	reply, failure := Interpret(response, request)
+	if failure != nil {
+		failure.Code = wire.WithoutSecret(failure.Code, key)
+		return model.Reply{}, failure
+	}
+	wire.Scrub(&reply, key)
+	return reply, nil
+}
