@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/pawl-run/pawl/internal/model"
@@ -74,14 +75,14 @@ func (chat) Endpoint(root string) string { return root + "/v1" }
 
 // Serves implements Wire.
 func (chat) Serves(method, path string) bool {
-	return method == http.MethodPost && path == "/v1/chat/completions"
+	return method == http.MethodPost && chatPath.MatchString(path)
 }
 
+// chatPath is the vendor's, and the two of the platform.
+var chatPath = regexp.MustCompile(`^(/v1|/openai/v1|/openai/deployments/[A-Za-z0-9_.-]+)/chat/completions$`)
+
 // Key implements Wire.
-func (chat) Key(r *http.Request) string {
-	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return key
-}
+func (chat) Key(r *http.Request) string { return openAIKey(r) }
 
 // Render implements Wire. Thoughts are in the member that compatible servers have for
 // them; nothing signs them.

@@ -34,6 +34,9 @@ type chatRequest struct {
 
 // Read implements Wire.
 func (chat) Read(r *Request, options Options) string {
+	if problem := checkVersion(r); problem != "" {
+		return problem
+	}
 	parsed, problem := parseChat(r)
 	if problem != "" {
 		return problem
@@ -46,6 +49,9 @@ func (chat) Read(r *Request, options Options) string {
 		if problem := c(parsed); problem != "" {
 			return problem
 		}
+	}
+	if problem := checkCacheKey(r, parsed.members); problem != "" {
+		return problem
 	}
 	parsed.describe(r)
 	return ""

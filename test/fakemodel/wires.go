@@ -6,6 +6,7 @@ import "net/http"
 // here: Chat is the pattern.
 var wires = []Wire{
 	Chat,
+	Responses,
 	Gemini,
 	Messages,
 }
