@@ -68,6 +68,7 @@ func encodeMessage(m model.Message) ([]json.RawMessage, error) {
 	case model.RoleUser:
 		part := wire.Object{wire.M("type", wire.Quote("input_text")), wire.M("text", wire.Quote(m.Text))}
 		return []json.RawMessage{wire.Object{
+			wire.M("type", wire.Quote(typeMessage)),
 			wire.M("role", wire.Quote("user")),
 			wire.M("content", wire.Array([]json.RawMessage{part.Bytes()})),
 		}.Bytes()}, nil
@@ -99,6 +100,7 @@ func encodeAssistant(m model.Message) ([]json.RawMessage, error) {
 	var items []json.RawMessage
 	if m.Text != "" {
 		items = append(items, wire.Object{
+			wire.M("type", wire.Quote(typeMessage)),
 			wire.M("role", wire.Quote("assistant")),
 			wire.M("content", wire.Quote(m.Text)),
 		}.Bytes())
@@ -108,7 +110,7 @@ func encodeAssistant(m model.Message) ([]json.RawMessage, error) {
 			return nil, errors.New("a call needs an id")
 		}
 		items = append(items, wire.Object{
-			wire.M("type", wire.Quote("function_call")),
+			wire.M("type", wire.Quote(typeFunctionCall)),
 			wire.M("call_id", wire.Quote(c.ID)),
 			wire.M("name", wire.Quote(wire.EchoName(c.Alias))),
 			wire.M("arguments", wire.Quote(wire.EchoArguments(c.Arguments))),
