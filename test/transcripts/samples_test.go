@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/responses"
 	"github.com/pawl-run/pawl/internal/model/wire"
 	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/prompt"
@@ -34,6 +35,10 @@ type wireUnderTest struct {
 var wiresUnderTest = []wireUnderTest{
 	{wire: fakemodel.Chat, textArguments: true, client: func(endpoint string) (model.Client, error) {
 		return openai.New(wire.Config{Endpoint: endpoint, Model: "test-model"})
+	}},
+	// Of a family that reasons.
+	{wire: fakemodel.Responses, textArguments: true, client: func(endpoint string) (model.Client, error) {
+		return responses.New(wire.Config{Endpoint: endpoint, Model: "gpt-5"})
 	}},
 	// Of a generation that refuses a call without its signature.
 	{wire: fakemodel.Gemini, client: func(endpoint string) (model.Client, error) {

@@ -19,6 +19,7 @@ var recordedWires = []recordedWire{
 	chat{},
 	generateContent{},
 	messages{},
+	responded{},
 }
 
 // recordedWire reads what was recorded on one wire.

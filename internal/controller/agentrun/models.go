@@ -17,6 +17,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/responses"
 	"github.com/pawl-run/pawl/internal/model/scripted"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
@@ -109,6 +110,8 @@ func newModelClient(provider string, config wire.Config) (model.Client, error) {
 		return anthropic.New(config)
 	case v1alpha1.ProviderOpenAI:
 		return openai.New(config)
+	case v1alpha1.ProviderOpenAIResponses:
+		return responses.New(config)
 	case v1alpha1.ProviderGemini:
 		return gemini.New(config)
 	default:

@@ -23,6 +23,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model/anthropic"
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/responses"
 )
 
 // Reconciler keeps the status of Models.
@@ -74,9 +75,10 @@ func Problems(spec v1alpha1.ModelSpec) []string {
 
 // checkParameters is how each provider's adapter judges parameters.
 var checkParameters = map[v1alpha1.Provider]func(json.RawMessage) error{
-	v1alpha1.ProviderAnthropic: anthropic.CheckParameters,
-	v1alpha1.ProviderGemini:    gemini.CheckParameters,
-	v1alpha1.ProviderOpenAI:    openai.CheckParameters,
+	v1alpha1.ProviderAnthropic:       anthropic.CheckParameters,
+	v1alpha1.ProviderGemini:          gemini.CheckParameters,
+	v1alpha1.ProviderOpenAI:          openai.CheckParameters,
+	v1alpha1.ProviderOpenAIResponses: responses.CheckParameters,
 }
 
 // parameterProblems asks the provider, which knows what it sets itself.

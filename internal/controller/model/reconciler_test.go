@@ -16,12 +16,15 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/model/openai"
+	"github.com/pawl-run/pawl/internal/model/responses"
 )
 
 var key = types.NamespacedName{Namespace: "support", Name: "gpt"}
 
-func openAI(parameters string) v1alpha1.ModelSpec {
-	spec := v1alpha1.ModelSpec{Provider: v1alpha1.ProviderOpenAI, Model: "gpt-x"}
+func openAI(parameters string) v1alpha1.ModelSpec { return of(v1alpha1.ProviderOpenAI, parameters) }
+
+func of(provider v1alpha1.Provider, parameters string) v1alpha1.ModelSpec {
+	spec := v1alpha1.ModelSpec{Provider: provider, Model: "gpt-x"}
 	if parameters != "" {
 		spec.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
 	}
@@ -70,9 +73,14 @@ func TestProblems(t *testing.T) {
 
 // What the operator sets itself is known to the adapter alone; none of it may pass.
 func TestEveryReservedParameterIsRefused(t *testing.T) {
-	for _, name := range openai.ReservedParameters() {
-		if got := Problems(openAI(`{"` + name + `": 1}`)); len(got) != 1 {
-			t.Errorf("%s: got %q, want one problem", name, got)
+	for provider, reserved := range map[v1alpha1.Provider][]string{
+		v1alpha1.ProviderOpenAI:          openai.ReservedParameters(),
+		v1alpha1.ProviderOpenAIResponses: responses.ReservedParameters(),
+	} {
+		for _, name := range reserved {
+			if got := Problems(of(provider, `{"`+name+`": 1}`)); len(got) != 1 {
+				t.Errorf("%s: %s: got %q, want one problem", provider, name, got)
+			}
 		}
 	}
 }
