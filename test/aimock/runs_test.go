@@ -31,7 +31,7 @@ type spokenWire struct {
 
 var spokenWires = []spokenWire{
 	{v1alpha1.ProviderOpenAI, "/v1", "prompt_tokens", "completion_tokens", true},
-	{v1alpha1.ProviderOpenAIResponses, "/v1", "input_tokens", "output_tokens", true},
+	{v1alpha1.ProviderOpenAIResponses, "/v1", "input_tokens", "output_tokens", false},
 	// Its calls end with FUNCTION_CALL, which the vendor never says.
 	{v1alpha1.ProviderGemini, "/v1beta", "promptTokenCount", "candidatesTokenCount", false},
 	{v1alpha1.ProviderAnthropic, "", "input_tokens", "output_tokens", false},
