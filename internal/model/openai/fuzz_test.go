@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -87,37 +86,4 @@ func next(reply model.Reply) model.Request {
 		messages = append(messages, model.Message{Role: model.RoleTool, CallID: c.ID, Text: "ok"})
 	}
 	return model.Request{Decision: 2, Messages: messages, MaxOutputTokens: 100}
-}
-
-// TestRepairedEchoIsAccepted sends each repaired echo to a server that refuses what
-// the vendor refuses.
-func TestRepairedEchoIsAccepted(t *testing.T) {
-	for name, message := range map[string]string{
-		"empty ids":              withCalls(`{"id":"","type":"function","function":{"name":"lookup","arguments":"{}"}}`, `{"id":"","type":"function","function":{"name":"lookup","arguments":"{}"}}`),
-		"arguments as an object": withCalls(`{"id":"a","type":"function","function":{"name":"lookup","arguments":{"key":"a"}}}`),
-		"broken arguments":       withCalls(`{"id":"a","type":"function","function":{"name":"lookup","arguments":"{\"key"}}`),
-		"an invented name":       withCalls(`{"id":"a","type":"function","function":{"name":"functions.lookup now","arguments":"{}"}}`),
-		"an empty list of calls": `{"role":"assistant","content":"42","tool_calls":[]}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := startServer(t, fakemodel.Options{})
-			server.Enqueue(fakemodel.Raw([]byte(reply(message, `"stop"`))), fakemodel.Text("done"))
-			client := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"})
-			request := model.Request{Decision: 1, Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutputTokens: 100}
-			first, err := client.Decide(context.Background(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			continued := next(first)
-			if first.Decision.Kind == model.KindFinal {
-				continued.Messages = append(continued.Messages, model.Message{Role: model.RoleUser, Text: "Again."})
-			}
-			if _, err := client.Decide(context.Background(), continued); err != nil {
-				t.Fatal(err)
-			}
-			if refusals := server.Refusals(); len(refusals) > 0 {
-				t.Errorf("refused: %v", refusals)
-			}
-		})
-	}
 }

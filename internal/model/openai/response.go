@@ -34,6 +34,9 @@ func interpretReply(response wire.Response, request model.Request) model.Reply {
 		reply.Usage.Reported && reply.Usage.OutputTokens >= int64(request.MaxOutputTokens) && request.MaxOutputTokens > 0 {
 		reply.Decision, reply.Raw = wire.CutOff(reply.Decision.Text), nil
 	}
+	if decision, leaked := openaiapi.Leaked(reply.Decision, request.Tools); leaked {
+		reply.Decision, reply.Raw = decision, nil
+	}
 	return reply
 }
 

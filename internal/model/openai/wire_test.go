@@ -81,7 +81,9 @@ func play(t *testing.T, path string) {
 		}
 		checkReply(t, got)
 		checkRecorded(t, got, exchange.ResponseBody)
+		checkSDKReply(t, exchange.ResponseBody)
 		sent := server.Requests()[n].Body
+		checkRequest(t, sent)
 		if diff := fakemodel.DiffRequests(sent, exchange.RequestBody, fakemodel.EchoKeepsEmptyMembers); diff != "" {
 			t.Errorf("request %d (-recorded +sent):\n%s", n, diff)
 		}

@@ -208,6 +208,23 @@ func TestInterpretCutWithoutStatus(t *testing.T) {
 	}
 }
 
+// TestInterpretLeaked checks that a call which a server left in the text is no answer.
+func TestInterpretLeaked(t *testing.T) {
+	body := []byte(strings.Replace(reply("completed", answer), `"42"`, `"<tool_call>{\"name\":\"lookup\",\"arguments\":{}}</tool_call>"`, 1))
+	got, failure := responses.Interpret(wire.Response{Status: 200, Body: body}, conversation())
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	checkReply(t, got)
+	if got.Decision.Code != model.CodeMalformed || len(got.Decision.Calls) != 0 {
+		t.Errorf("got %+v", got.Decision)
+	}
+	got, _ = responses.Interpret(wire.Response{Status: 200, Body: body}, model.Request{})
+	if got.Decision.Kind != model.KindFinal {
+		t.Errorf("with no tool to call: got %+v", got.Decision)
+	}
+}
+
 func TestInterpretTooLarge(t *testing.T) {
 	got, failure := responses.Interpret(wire.Response{Status: 200, Body: []byte(reply("completed", answer)), TooLarge: true}, model.Request{})
 	if failure != nil || cmp.Diff(wire.TooLarge(), got) != "" {
