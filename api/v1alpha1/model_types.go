@@ -49,7 +49,8 @@ type ModelSpec struct {
 	// "/chat/completions", for OpenAIResponses "/responses", for Anthropic
 	// "/v1/messages" (without a second "/v1" where it ends in one) and for Gemini
 	// "/models/<model>:generateContent". Defaults to the vendor's public root, or the
-	// platform's for its region.
+	// platform's for its region. On platform azure it is the root of your resource, to
+	// which the platform's paths are appended.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.contains('@')",message="endpoint must be an absolute http or https URL without user, query or fragment"

@@ -191,34 +191,40 @@ func (p *responsesRequest) readTools(*Request) string {
 		return "tools is not a list with at least one tool"
 	}
 	for i, raw := range list {
-		var tool ResponsesTool
-		var members map[string]json.RawMessage
-		if json.Unmarshal(raw, &tool) != nil || json.Unmarshal(raw, &members) != nil {
-			return fmt.Sprintf("tools[%d] has members of the wrong type", i)
+		if problem := p.readTool(raw); problem != "" {
+			return fmt.Sprintf("tools[%d] %s", i, problem)
 		}
-		if problem := unknownMember("tool", members); problem != "" {
-			return problem
-		}
-		var schema struct {
-			Type       string                     `json:"type"`
-			Properties map[string]json.RawMessage `json:"properties"`
-		}
-		switch {
-		case tool.Type != "function":
-			return fmt.Sprintf("tools[%d] is not of type function", i)
-		case !legalName.MatchString(tool.Name):
-			return fmt.Sprintf("tools[%d] has an illegal name", i)
-		case slices.ContainsFunc(p.tools, func(t ResponsesTool) bool { return t.Name == tool.Name }):
-			return fmt.Sprintf("tools[%d] has the name of an earlier tool", i)
-		case len([]rune(tool.Description)) > 1024:
-			return fmt.Sprintf("tools[%d] has a description of more than 1024 characters", i)
-		case string(members["strict"]) != "false":
-			return fmt.Sprintf("tools[%d] is strict, and its schema does not fit that", i)
-		case json.Unmarshal(tool.Parameters, &schema) != nil || schema.Type != "object" || schema.Properties == nil:
-			return fmt.Sprintf("tools[%d] has parameters that are no object schema with properties", i)
-		}
-		p.tools = append(p.tools, tool)
 	}
+	return ""
+}
+
+func (p *responsesRequest) readTool(raw json.RawMessage) string {
+	var tool ResponsesTool
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &tool) != nil || json.Unmarshal(raw, &members) != nil {
+		return "has members of the wrong type"
+	}
+	var schema struct {
+		Type       string                     `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	switch problem := unknownMember("tool", members); {
+	case problem != "":
+		return "has an " + problem
+	case tool.Type != "function":
+		return "is not of type function"
+	case !legalName.MatchString(tool.Name):
+		return "has an illegal name"
+	case slices.ContainsFunc(p.tools, func(t ResponsesTool) bool { return t.Name == tool.Name }):
+		return "has the name of an earlier tool"
+	case len([]rune(tool.Description)) > 1024:
+		return "has a description of more than 1024 characters"
+	case string(members["strict"]) != "false":
+		return "is strict, and its schema does not fit that"
+	case json.Unmarshal(tool.Parameters, &schema) != nil || schema.Type != "object" || schema.Properties == nil:
+		return "has parameters that are no object schema with properties"
+	}
+	p.tools = append(p.tools, tool)
 	return ""
 }
 

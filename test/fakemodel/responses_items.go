@@ -151,37 +151,49 @@ func (p *responsesRequest) checkIDs(*Request) string {
 // anybody says anything else, that no id comes twice, and that something follows from
 // each thought.
 func (p *responsesRequest) checkPairing(*Request) string {
-	used := map[string]bool{}
-	var open []string
+	pairs := pairing{used: map[string]bool{}}
 	for i, item := range p.items {
 		answered := i > 0 && p.items[i-1].kind() == "function_call_output"
-		if kind := item.kind(); len(open) > 0 && kind != "function_call_output" && (!item.spoken() || answered) {
-			return fmt.Sprintf("input[%d] comes before an output was found for the function calls %s", i, strings.Join(open, ", "))
+		if problem := pairs.next(item, answered); problem != "" {
+			return fmt.Sprintf("input[%d]%s", i, problem)
 		}
-		switch item.kind() {
-		case "function_call_output":
-			at := slices.Index(open, item.CallID)
-			switch {
-			case at < 0:
-				return fmt.Sprintf("input[%d]: no function call is open with call_id %s", i, item.CallID)
-			case at > 0:
-				return fmt.Sprintf("input[%d] answers a call before the one that was made first", i)
-			}
-			open = open[1:]
-		case "function_call":
-			if used[item.CallID] {
-				return fmt.Sprintf("input[%d] uses the call_id %s again", i, item.CallID)
-			}
-			used[item.CallID] = true
-			open = append(open, item.CallID)
-		case "reasoning":
-			if i+1 == len(p.items) || !p.items[i+1].spoken() {
-				return fmt.Sprintf("input[%d]: item '%s' of type 'reasoning' was provided without its required following item", i, item.ID)
-			}
+		if item.kind() == "reasoning" && (i+1 == len(p.items) || !p.items[i+1].spoken()) {
+			return fmt.Sprintf("input[%d]: item '%s' of type 'reasoning' was provided without its required following item", i, item.ID)
 		}
 	}
-	if len(open) > 0 {
-		return fmt.Sprintf("no output was found for the function calls %s", strings.Join(open, ", "))
+	if len(pairs.open) > 0 {
+		return "no output was found for the function calls " + strings.Join(pairs.open, ", ")
+	}
+	return ""
+}
+
+// pairing follows the calls of a conversation.
+type pairing struct {
+	used map[string]bool
+	// open are the calls without a result, in their order.
+	open []string
+}
+
+// next takes an item, which comes behind a result or does not.
+func (p *pairing) next(item ResponsesItem, behindResult bool) string {
+	switch kind := item.kind(); {
+	case kind == "function_call_output":
+		at := slices.Index(p.open, item.CallID)
+		if at < 0 {
+			return ": no function call is open with call_id " + item.CallID
+		}
+		if at > 0 {
+			return " answers a call before the one that was made first"
+		}
+		p.open = p.open[1:]
+	case len(p.open) > 0 && (!item.spoken() || behindResult):
+		return " comes before an output was found for the function calls " + strings.Join(p.open, ", ")
+	case kind == "function_call":
+		if p.used[item.CallID] {
+			return " uses the call_id " + item.CallID + " again"
+		}
+		p.used[item.CallID] = true
+		p.open = append(p.open, item.CallID)
 	}
 	return ""
 }

@@ -72,7 +72,8 @@ func isWritten(text string, tools []model.Tool) bool {
 		}
 		name, _ := call.Text("name")
 		offered := slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Alias == name })
-		if !offered || !(call.Has("arguments") || call.Has("parameters")) {
+		argued := call.Has("arguments") || call.Has("parameters")
+		if !offered || !argued {
 			return false
 		}
 	}

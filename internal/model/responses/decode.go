@@ -163,18 +163,12 @@ func (o output) decide(before past) model.Decision {
 	if o.problem != "" {
 		return wire.Invalid(model.CodeMalformed, o.problem)
 	}
-	for _, i := range o.items {
-		switch i.status {
-		case statusCompleted, "":
-		case statusIncomplete, statusInProgress:
-			if i.kind == typeMessage || i.kind == typeFunctionCall {
-				return wire.CutOff(text)
-			}
-		default:
-			if i.kind == typeMessage || i.kind == typeFunctionCall {
-				return wire.UnknownStop(text)
-			}
-		}
+	switch status := o.unfinished(); status {
+	case "":
+	case statusIncomplete, statusInProgress:
+		return wire.CutOff(text)
+	default:
+		return wire.UnknownStop(text)
 	}
 	switch {
 	case len(o.calls()) > 0:
@@ -183,11 +177,23 @@ func (o output) decide(before past) model.Decision {
 		d := wire.Invalid(model.CodeEmpty, "the reply commented on the work and held neither an answer nor a tool call: give the answer, or propose a tool call")
 		d.Text = text
 		return d
-	case text == "" || strings.TrimSpace(text) == "":
+	case strings.TrimSpace(text) == "":
 		return wire.Empty()
 	default:
 		return model.Decision{Kind: model.KindFinal, Text: text}
 	}
+}
+
+// unfinished is the status of the first message or call that is not complete by its own
+// account, empty for none.
+func (o output) unfinished() string {
+	for _, i := range o.items {
+		matters := i.kind == typeMessage || i.kind == typeFunctionCall
+		if matters && i.status != "" && i.status != statusCompleted {
+			return i.status
+		}
+	}
+	return ""
 }
 
 // incomplete is the decision of a reply that ended before its end.

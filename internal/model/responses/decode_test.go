@@ -253,9 +253,14 @@ func checkReply(t *testing.T, got model.Reply) {
 		}
 		ids[c.ID] = true
 	}
-	if !echoed {
-		return
+	if echoed {
+		checkEcho(t, got)
 	}
+}
+
+// checkEcho checks what holds for what goes back of every reply.
+func checkEcho(t *testing.T, got model.Reply) {
+	t.Helper()
 	var items []struct {
 		Type   string `json:"type"`
 		CallID string `json:"call_id"`
@@ -271,7 +276,7 @@ func checkReply(t *testing.T, got model.Reply) {
 		}
 	}
 	var want []string
-	for _, c := range d.Calls {
+	for _, c := range got.Decision.Calls {
 		want = append(want, c.ID)
 	}
 	if diff := cmp.Diff(want, echoes); diff != "" {
