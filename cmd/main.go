@@ -14,13 +14,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -29,6 +34,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/controller/agentrun"
+	"github.com/pawl-run/pawl/internal/controller/job"
 	modelcontroller "github.com/pawl-run/pawl/internal/controller/model"
 	"github.com/pawl-run/pawl/internal/controller/toolpolicy"
 	"github.com/pawl-run/pawl/internal/journal/store"
@@ -110,6 +116,13 @@ func start(signalled context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
+// callsJobs selects the Jobs that belong to a run.
+var callsJobs = func() labels.Selector {
+	belongs, err := labels.NewRequirement(v1alpha1.LabelRunUID, selection.Exists, nil)
+	utilruntime.Must(err)
+	return labels.NewSelector().Add(*belongs)
+}()
+
 func (o options) manager(scheme *runtime.Scheme) ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.secureMetrics}
 	if o.secureMetrics {
@@ -119,6 +132,10 @@ func (o options) manager(scheme *runtime.Scheme) ctrl.Options {
 		Scheme:                 scheme,
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.probeAddress,
+		// Of Jobs only those of calls are of interest.
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&batchv1.Job{}: {Label: callsJobs, Transform: cache.TransformStripManagedFields()},
+		}},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Journals and Secrets are read live and by name, the operator may list neither;
 			// a worker's Lease means something only when it is read live.
@@ -154,7 +171,12 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Changed:   func() { reconciler.WakeAll(ctx) },
 		Go:        agentrun.Goroutines{}.Go,
 	})
-	adapters := agentrun.NewAdapters(mgr.GetClient())
+	pods, err := corev1client.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return operator{}, fmt.Errorf("building the client for pods' logs: %w", err)
+	}
+	jobs := job.NewCluster(mgr.GetClient(), mgr.GetAPIReader(), pods)
+	adapters := agentrun.NewAdapters(mgr.GetClient(), jobs)
 	reconciler = agentrun.New(agentrun.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
@@ -162,7 +184,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
 		MaxConcurrentTurns: o.maxConcurrentTurns, MaxConcurrentTurnsPerNamespace: o.maxTurnsPerNamespace,
 		JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
-		Clients: adapters,
+		Clients: adapters, Jobs: jobs,
 	})
 	if err := mgr.Add(members); err != nil {
 		return operator{}, fmt.Errorf("adding the worker membership: %w", err)

@@ -38,8 +38,19 @@ const (
 	LabelRunUID = "pawl.run/run-uid"
 )
 
+// Annotations on the Job of a call and on its pod.
+const (
+	// AnnotationCallID is the id of the call.
+	AnnotationCallID = "pawl.run/call-id"
+	// AnnotationEffectKey is the call's effect key.
+	AnnotationEffectKey = "pawl.run/effect-key"
+	// AnnotationArguments holds the call's arguments, on the pod alone.
+	AnnotationArguments = "pawl.run/arguments"
+)
+
 // FinalizerEffects keeps a run, and the journal segments that its effects are recorded
-// in, until every call that may have an effect has a known outcome.
+// in, until every call that may have an effect has a known outcome, and the Job of a call
+// until its outcome is recorded.
 const FinalizerEffects = "pawl.run/effects"
 
 // Condition types of AgentRun.

@@ -83,7 +83,7 @@ type ToolPolicySpec struct {
 }
 
 // ToolServer is one place that tools come from.
-// +kubebuilder:validation:XValidation:rule="has(self.mcp) != has(self.http)",message="set exactly one of mcp and http"
+// +kubebuilder:validation:XValidation:rule="[has(self.mcp), has(self.http), has(self.job)].filter(given, given).size() == 1",message="set exactly one of mcp, http and job"
 type ToolServer struct {
 	// name is the first part of the full name of each of its tools. No two policies
 	// of one run may declare the same name.
@@ -101,6 +101,10 @@ type ToolServer struct {
 	// http is a plain HTTP service: one POST per call.
 	// +optional
 	HTTP *HTTPServer `json:"http,omitempty"`
+
+	// job runs a Kubernetes Job in the run's namespace for each call.
+	// +optional
+	Job *JobServer `json:"job,omitempty"`
 }
 
 // MCPServer is a Model Context Protocol server over streamable HTTP.
@@ -187,6 +191,58 @@ type HTTPTool struct {
 	InputSchema runtime.RawExtension `json:"inputSchema"`
 }
 
+// JobServer runs Jobs. A call's Job is named after its effect key, runs one pod once, for
+// at most the tool's timeoutSeconds, and is deleted when the call's outcome is recorded.
+type JobServer struct {
+	// tools, one kind of Job each.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Tools []JobTool `json:"tools"`
+}
+
+// JobTool is a tool whose calls are Jobs.
+type JobTool struct {
+	// name is the second part of the tool's full name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="use letters, digits, '_' and '-'"
+	Name string `json:"name"`
+
+	// description is shown to the model.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description,omitempty"`
+
+	// inputSchema is the JSON Schema (2020-12) of the arguments, an object at its
+	// root. Bounded in size, depth and references; checked by the operator, which
+	// reports problems in status.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	InputSchema runtime.RawExtension `json:"inputSchema"`
+
+	// template of the call's pod. Its containers find the arguments in
+	// /pawl/arguments.json and the environment variables PAWL_EFFECT_KEY and
+	// PAWL_CALL_ID. The result is the termination message of the first container: JSON,
+	// or else text, at most 4096 bytes.
+	// +required
+	Template JobTemplate `json:"template"`
+}
+
+// JobTemplate is what a Job makes its pod from.
+type JobTemplate struct {
+	// spec is a pod's spec, as in a Job, of at most 65536 bytes as JSON. It is stored as it
+	// is and checked by the operator, which reports problems in status. Where it says
+	// nothing, containers run as a user other than root, without privileges, on a
+	// read-only file system, with modest resources, and without a service account's token.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Spec runtime.RawExtension `json:"spec"`
+}
+
 // ToolProperties gives properties to the tools it matches.
 // +kubebuilder:validation:XValidation:rule="!has(self.maxAttempts) || self.maxAttempts == 1 || (has(self.effect) && self.effect != 'NonIdempotent')",message="maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
 // +kubebuilder:validation:XValidation:rule="!has(self.reconcile) || !has(self.effect) || self.effect != 'ReadOnly'",message="reconcile needs effect Idempotent or NonIdempotent: a ReadOnly call has no effect to look up"
@@ -203,7 +259,8 @@ type ToolProperties struct {
 
 	// effect of a call. ReadOnly may be repeated. Idempotent says that the service
 	// applies a call once per effect key: HTTP services get the key as the
-	// Idempotency-Key header, MCP servers as _meta["pawl.run/idempotency-key"].
+	// Idempotency-Key header, MCP servers as _meta["pawl.run/idempotency-key"], Jobs as
+	// the environment variable PAWL_EFFECT_KEY.
 	// +optional
 	// +default="NonIdempotent"
 	Effect Effect `json:"effect,omitempty"`
@@ -213,7 +270,8 @@ type ToolProperties struct {
 	// +default="Sequential"
 	Execution Execution `json:"execution,omitempty"`
 
-	// timeoutSeconds bounds one attempt.
+	// timeoutSeconds bounds one attempt, the time in which a call goes on outside
+	// included.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1

@@ -180,6 +180,9 @@ type Call struct {
 	Required           bool   `json:"required,omitempty"`
 	// Reconcile is the address where the effect can be looked up, empty for none.
 	Reconcile string `json:"reconcile,omitempty"`
+	// Handle by which the call goes on outside, for tools where it is known before the call
+	// is sent; empty for all others.
+	Handle string `json:"handle,omitempty"`
 	// Verdict of policy when the decision was made.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Invalid says why the call can't run; such a call has no verdict.

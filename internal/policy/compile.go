@@ -79,15 +79,28 @@ func (c *compiler) servers() {
 func (c *compiler) server(place string, spec v1alpha1.ToolServer) server {
 	s := server{spec: spec}
 	switch {
-	case (spec.MCP == nil) == (spec.HTTP == nil):
-		c.report(place, "set exactly one of mcp and http")
+	case kinds(spec) != 1:
+		c.report(place, "set exactly one of mcp, http and job")
 	case spec.MCP != nil:
 		c.headers(place+": mcp", spec.MCP.HeadersFrom)
-	default:
+	case spec.HTTP != nil:
 		c.headers(place+": http", spec.HTTP.HeadersFrom)
-		s.listed, s.tools = true, c.httpTools(place+": http", spec)
+		s.listed, s.tools = true, c.declared(place+": http", spec)
+	default:
+		s.listed, s.tools = true, c.declared(place+": job", spec)
 	}
 	return s
+}
+
+// kinds counts what a server says it is.
+func kinds(spec v1alpha1.ToolServer) int {
+	n := 0
+	for _, set := range []bool{spec.MCP != nil, spec.HTTP != nil, spec.Job != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 // headers finds names that differ only in their case, which the schema takes for
@@ -103,9 +116,10 @@ func (c *compiler) headers(place string, headers []v1alpha1.HeaderFromSecret) {
 	}
 }
 
-func (c *compiler) httpTools(place string, spec v1alpha1.ToolServer) map[string]bool {
+// declared checks the tools that a server's declaration defines.
+func (c *compiler) declared(place string, spec v1alpha1.ToolServer) map[string]bool {
 	tools := map[string]bool{}
-	for i, tool := range spec.HTTP.Tools {
+	for i, tool := range definitions(spec) {
 		place := fmt.Sprintf("%s.tools[%d] %q", place, i, tool.Name)
 		name := fullName(spec.Name, tool.Name)
 		switch {
@@ -115,7 +129,7 @@ func (c *compiler) httpTools(place string, spec v1alpha1.ToolServer) map[string]
 			c.report(place, "the full name is longer than %d characters: shorten it", maxFullName)
 		}
 		tools[name] = true
-		if _, err := jsonschema.CompileObject(tool.InputSchema.Raw); err != nil {
+		if _, err := jsonschema.CompileObject(tool.InputSchema); err != nil {
 			c.report(place+": inputSchema", "%v", err)
 		}
 	}

@@ -67,18 +67,31 @@ type Tool struct {
 func (p *Policy) Tools() []Tool {
 	var tools []Tool
 	for _, s := range p.servers {
-		if s.spec.HTTP == nil {
-			continue
-		}
-		for _, t := range s.spec.HTTP.Tools {
+		for _, t := range definitions(s.spec) {
 			name := fullName(s.spec.Name, t.Name)
 			tools = append(tools, Tool{
 				Name:        name,
 				Description: t.Description,
-				InputSchema: t.InputSchema.Raw,
+				InputSchema: t.InputSchema,
 				Effect:      p.propertiesOf(name).resolved.Effect,
-				Digest:      tool.Definition{Description: t.Description, InputSchema: t.InputSchema.Raw}.Digest(name),
+				Digest:      t.Digest(name),
 			})
+		}
+	}
+	return tools
+}
+
+// definitions are the tools that a server's declaration defines, in its order.
+func definitions(spec v1alpha1.ToolServer) []tool.Definition {
+	var tools []tool.Definition
+	if spec.HTTP != nil {
+		for _, t := range spec.HTTP.Tools {
+			tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
+		}
+	}
+	if spec.Job != nil {
+		for _, t := range spec.Job.Tools {
+			tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
 		}
 	}
 	return tools

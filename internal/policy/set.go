@@ -85,6 +85,16 @@ func (s *Set) Owner(fullName string) string {
 	return ""
 }
 
+// IsJob says whether a tool's calls are Jobs.
+func (s *Set) IsJob(fullName string) bool {
+	owner := s.owner(fullName)
+	if owner == nil {
+		return false
+	}
+	name, _, _ := strings.Cut(fullName, ".")
+	return owner.server(name).spec.Job != nil
+}
+
 // maxConflictKey is how long a conflict key may be before its digest takes its place.
 const maxConflictKey = 128
 

@@ -60,6 +60,9 @@ type Facts struct {
 	Polled   map[string]time.Time
 	Polling  map[string]bool
 	Recalled map[string]bool
+	// Stirred is true when something was heard of what goes on outside since it was last
+	// asked about.
+	Stirred bool
 	// ModelInFlight and InFlight say what this process itself has under way: a
 	// request to the model, and calls by id.
 	ModelInFlight bool

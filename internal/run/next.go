@@ -99,10 +99,22 @@ func takeUp(f Facts) (Step, bool) {
 		call := &turn.Calls[i]
 		if call.Phase == journal.PhaseDispatched && !f.InFlight[call.Call.ID] {
 			step.Kind = Commit
-			step.Events = append(step.Events, Entry{Payload: lost(f, call)})
+			step.Events = append(step.Events, Entry{Payload: takenUp(f, call)})
 		}
 	}
 	return step, step.Kind == Commit
+}
+
+// takenUp is what follows for a call whose sender is gone. One that would go on outside
+// under a handle that is known may do so, and is asked about before nobody knows.
+func takenUp(f Facts, call *journal.CallState) journal.Payload {
+	if call.Call.Handle == "" || call.Call.Effect != journal.NonIdempotent {
+		return lost(f, call)
+	}
+	return journal.CallDeferred{
+		ID: call.Call.ID, Attempt: call.Attempt, Handle: call.Call.Handle, PollMillis: minPollInterval.Milliseconds(),
+		Until: call.LastSent.Add(seconds(call.Call.TimeoutSeconds)).UTC(),
+	}
 }
 
 // lost is what is known of a call whose sender is gone: ReadOnly and Idempotent calls

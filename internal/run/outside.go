@@ -96,12 +96,15 @@ func inquiryInto(call *journal.CallState) Sending {
 	return Sending{Call: call.Call, Attempt: call.Attempt, Timeout: pollTimeout, Deferred: call.Deferred}
 }
 
-// pollAt is when to ask about a call: at intervals from when it was deferred, and once
-// more at its deadline.
+// pollAt is when to ask about a call: at intervals from when it was deferred, when
+// something is heard of it, and once more at its deadline.
 func pollAt(f Facts, call *journal.CallState) time.Time {
 	last, asked := f.Polled[call.Call.ID]
 	if asked && !last.Before(call.Deferred.Until) {
 		return f.Now.Add(maxPollInterval) // its time is over: nothing is asked any more
+	}
+	if f.Stirred {
+		return f.Now
 	}
 	if !asked || last.Before(call.DeferredAt) {
 		last = call.DeferredAt

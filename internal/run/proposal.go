@@ -67,6 +67,9 @@ func freeze(f Facts, call *journal.Call, arguments map[string]any) {
 	if p.Reconcile != nil {
 		call.Reconcile = p.Reconcile.HTTP.URL
 	}
+	if f.Policies.IsJob(call.Tool) {
+		call.Handle = call.EffectKey
+	}
 	key, has, err := f.Policies.ConflictKey(call.Tool, arguments)
 	switch {
 	case err != nil:

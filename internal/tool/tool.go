@@ -91,6 +91,8 @@ type Call struct {
 	Repeatable bool
 	// RunNamespace, RunName and RunUID say for whom the call is made.
 	RunNamespace, RunName, RunUID string
+	// Timeout is how long the call may take, however late it is answered.
+	Timeout time.Duration
 	// MaxResultBytes bounds what is read of the result.
 	MaxResultBytes int32
 }

@@ -77,11 +77,13 @@ var _ = Describe("Roles", func() {
 	It("let the operator read Secrets and ConfigMaps by name, and give no verdicts", func(ctx SpecContext) {
 		space := newNamespace(ctx)
 		for _, may := range strings.Fields("get:secrets get:configmaps create:configmaps update:configmaps " +
-			"list:agentruns watch:agentruns patch:agentruns/status update:agentruns/finalizers patch:models/status patch:toolpolicies/status") {
+			"list:agentruns watch:agentruns patch:agentruns/status update:agentruns/finalizers patch:models/status patch:toolpolicies/status " +
+			"create:jobs list:jobs watch:jobs patch:jobs delete:jobs list:pods get:pods/log") {
 			Expect(can(ctx, operator, space.name, may)).To(BeTrue(), may)
 		}
 		for _, mayNot := range strings.Fields("list:secrets watch:secrets update:secrets list:configmaps watch:configmaps patch:configmaps " +
-			"create:agentruns approve:agentruns answer:agentruns settle:agentruns patch:models patch:toolpolicies create:leases") {
+			"create:agentruns approve:agentruns answer:agentruns settle:agentruns patch:models patch:toolpolicies create:leases " +
+			"update:jobs watch:pods create:pods delete:pods create:pods/exec") {
 			Expect(can(ctx, operator, space.name, mayNot)).To(BeFalse(), mayNot)
 		}
 		Expect(can(ctx, operator, operatorNamespace, "create:leases")).To(BeTrue())
@@ -96,8 +98,10 @@ func can(ctx SpecContext, user client.Client, space, what string) bool {
 	resource, subresource, _ := strings.Cut(resource, "/")
 	group := pawlv1alpha1.GroupVersion.Group
 	switch resource {
-	case "secrets", "configmaps":
+	case "secrets", "configmaps", "pods":
 		group = ""
+	case "jobs":
+		group = "batch"
 	case "leases":
 		group = "coordination.k8s.io"
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/tool"
 	httptool "github.com/pawl-run/pawl/internal/tool/http"
+	jobtool "github.com/pawl-run/pawl/internal/tool/job"
 	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
 	"github.com/pawl-run/pawl/internal/tool/transport"
 )
@@ -48,15 +49,16 @@ type Adapters struct {
 	models *modelCache
 	tokens *transport.Tokens
 	mcp    *mcptool.Memory
+	jobs   jobtool.Cluster
 }
 
 var _ Clients = (*Adapters)(nil)
 
 // NewAdapters returns Adapters that read Models and ToolPolicies through the reader, and
-// ConfigMaps and Secrets live through it.
-func NewAdapters(reader client.Reader) *Adapters {
+// ConfigMaps and Secrets live through it, and that run Jobs in the cluster.
+func NewAdapters(reader client.Reader, jobs jobtool.Cluster) *Adapters {
 	return &Adapters{
-		reader: reader, models: &modelCache{byConfig: map[string]model.Client{}},
+		reader: reader, jobs: jobs, models: &modelCache{byConfig: map[string]model.Client{}},
 		tokens: transport.NewTokens(time.Now), mcp: mcptool.NewMemory(time.Now),
 	}
 }
@@ -106,6 +108,9 @@ func (c *Adapters) Effects(ctx context.Context, namespace string, policies []str
 
 // Server implements Clients.
 func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error) {
+	if declared.Job != nil {
+		return jobtool.New(c.jobs, jobTools(declared.Job)), nil
+	}
 	reached, err := c.connection(ctx, namespace, settingsOf(declared))
 	if err != nil {
 		return nil, err
@@ -122,4 +127,13 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 		tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
 	}
 	return httptool.New(httptool.Options{URL: declared.HTTP.URL, Tools: tools, Connection: reached})
+}
+
+func jobTools(declared *v1alpha1.JobServer) []jobtool.Tool {
+	var tools []jobtool.Tool
+	for _, t := range declared.Tools {
+		definition := tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw}
+		tools = append(tools, jobtool.Tool{Definition: definition, Template: t.Template.Spec.Raw})
+	}
+	return tools
 }

@@ -32,10 +32,14 @@ type settings struct {
 }
 
 func settingsOf(declared v1alpha1.ToolServer) settings {
-	if declared.MCP != nil {
+	switch {
+	case declared.MCP != nil:
 		return settings{declared.MCP.HeadersFrom, declared.MCP.OAuth, declared.MCP.CABundleConfigMapRef}
+	case declared.HTTP != nil:
+		return settings{declared.HTTP.HeadersFrom, declared.HTTP.OAuth, declared.HTTP.CABundleConfigMapRef}
+	default:
+		return settings{} // a Job's pod reaches what it needs by itself
 	}
-	return settings{declared.HTTP.HeadersFrom, declared.HTTP.OAuth, declared.HTTP.CABundleConfigMapRef}
 }
 
 // secrets are the Secrets that have to exist.

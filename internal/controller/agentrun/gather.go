@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/job"
 	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/run"
 )
@@ -43,6 +44,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		Polled:          r.memory.of(s.uid).polled,
 		Polling:         air.inquiries,
 		Recalled:        r.memory.of(s.uid).recalled,
+		Stirred:         r.memory.isStirred(s.uid),
 		ModelInFlight:   air.model,
 		InFlight:        air.calls,
 		Throttled:       s.throttled,
@@ -112,6 +114,7 @@ func (c *policyCache) compile(object *v1alpha1.ToolPolicy) (*policy.Policy, []po
 		c.compiled = map[client.ObjectKey]compiledPolicy{}
 	}
 	one, problems := policy.Compile(object.Name, object.Spec)
+	problems = append(problems, job.Problems(object.Spec)...)
 	c.compiled[key] = compiledPolicy{uid: object.UID, generation: object.Generation, policy: one, problems: problems}
 	return one, problems
 }

@@ -46,6 +46,33 @@ type memory struct {
 	byKey map[types.NamespacedName]types.UID
 	// inHand are the runs that this worker is busy with.
 	inHand map[types.UID]*session
+	// stirred are the runs of whose calls outside something was heard since they were last
+	// asked about.
+	stirred map[types.UID]bool
+}
+
+// stir notes that something was heard of what a run's calls do outside.
+func (m *memory) stir(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stirred == nil {
+		m.stirred = map[types.UID]bool{}
+	}
+	m.stirred[uid] = true
+}
+
+// isStirred says whether something was heard.
+func (m *memory) isStirred(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stirred[uid]
+}
+
+// calm says that what was heard is about to be looked at.
+func (m *memory) calm(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.stirred, uid)
 }
 
 // session returns the run in hand, nil for one that rests or belongs to somebody else.
@@ -128,4 +155,5 @@ func (m *memory) forget(uid types.UID) {
 	defer m.mu.Unlock()
 	delete(m.byRun, uid)
 	delete(m.inHand, uid)
+	delete(m.stirred, uid)
 }

@@ -27,6 +27,7 @@ func nothingLearned() tool.Outcome {
 // claim; whoever records an answer claims the run.
 func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry, calls []run.Sending) {
 	policies := policyNames(object)
+	r.memory.calm(s.uid)
 	for _, sending := range calls {
 		if kind == recalls {
 			r.memory.of(s.uid).recalled[sending.Call.ID] = true

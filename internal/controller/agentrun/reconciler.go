@@ -62,6 +62,8 @@ type Options struct {
 	DeletionGrace time.Duration
 	// Clients builds what talks to models and tools.
 	Clients Clients
+	// Jobs lets go of the Jobs of calls; nil where there are none.
+	Jobs JobKeeper
 }
 
 // Reconciler moves AgentRuns.
@@ -81,6 +83,9 @@ type Reconciler struct {
 	refusalTimeout time.Duration
 	deletionGrace  time.Duration
 
+	jobs       JobKeeper
+	jobWakeups wakeups
+
 	wakeups  wakeups
 	memory   memory
 	policies policyCache
@@ -94,7 +99,7 @@ func New(o Options) *Reconciler {
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
 		places:        newPlaces(o.MaxConcurrentTurns, o.MaxConcurrentTurnsPerNamespace),
-		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute),
+		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute), jobs: o.Jobs,
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
 	// Others take the run of an owner that has not ended it a lease and a bit after its

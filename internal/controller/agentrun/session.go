@@ -171,6 +171,7 @@ func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *se
 		}
 		s.acknowledged = r.boot()
 		r.announce(object, s.draft.Records)
+		r.wakeJobs(object, s.draft.State, s.draft.Records)
 		s.draft.Records = nil
 		r.memory.of(s.uid).refused = time.Time{}
 	}

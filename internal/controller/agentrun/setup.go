@@ -41,6 +41,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 	}); err != nil {
 		return err
 	}
+	if r.jobs != nil {
+		if err := r.setupJobs(mgr); err != nil {
+			return err
+		}
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agentrun").
 		For(&v1alpha1.AgentRun{}, builder.WithPredicates(predicate.Or(

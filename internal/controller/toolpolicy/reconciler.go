@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/job"
 	"github.com/pawl-run/pawl/internal/controller/ready"
 	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/tool"
@@ -104,6 +105,9 @@ func (r *Reconciler) write(ctx context.Context, found *v1alpha1.ToolPolicy, stat
 // used are not shown: they exist for no run.
 func decide(found *v1alpha1.ToolPolicy) (*policy.Policy, v1alpha1.ToolPolicyStatus) {
 	compiled, problems := policy.Compile(found.Name, found.Spec)
+	if templates := job.Problems(found.Spec); len(templates) > 0 {
+		compiled, problems = nil, append(problems, templates...)
+	}
 	texts := make([]string, len(problems))
 	for i, problem := range problems {
 		texts[i] = problem.String()

@@ -242,7 +242,7 @@ func nextSegment(log *Log, open *corev1.ConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace:       run.Namespace,
 		Name:            SegmentName(string(run.UID), log.segments+1),
-		Labels:          map[string]string{v1alpha1.LabelRun: labelValue(run.Name), v1alpha1.LabelRunUID: string(run.UID)},
+		Labels:          Labels(run.Name, string(run.UID)),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(run, v1alpha1.GroupVersion.WithKind("AgentRun"))},
 	}}
 }
@@ -309,6 +309,11 @@ func ours(live, wanted *corev1.ConfigMap) bool {
 // quota, admission, size, permissions. A conflict is none of them.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsBadRequest(err)
+}
+
+// Labels are those on every object that belongs to a run.
+func Labels(name, uid string) map[string]string {
+	return map[string]string{v1alpha1.LabelRun: labelValue(name), v1alpha1.LabelRunUID: uid}
 }
 
 // labelValue hashes a name that is longer than a label may be.

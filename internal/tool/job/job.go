@@ -1,0 +1,234 @@
+// Package jobtool runs each call as a job in a cluster. A call's job is named after its
+// effect key, so that whoever looks finds the one there is, and it is created by who holds
+// the right to send, once. What became of it is read from the job itself:
+//
+//	exit code 0                the result: the termination message, JSON or else text
+//	another exit code          tool_error: it ran, and what it did stays done
+//	more memory than allowed   tool_error, likewise
+//	evicted                    tool_error where its container ended, else not known
+//	the image can't be pulled  rejected: nothing ran; the job is given up
+//	its time is over           not known
+//	gone, or nobody can say    not known
+package jobtool
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/pawl-run/pawl/internal/tool"
+	"github.com/pawl-run/pawl/internal/tool/transport"
+)
+
+const (
+	// lookAfter is how often a job is looked at that nothing is heard of. That it ends is
+	// heard; that its image can't be pulled is only seen.
+	lookAfter = 30 * time.Second
+	// createTimeout bounds the request that creates a job, so that the right to send it is
+	// not much older when it arrives.
+	createTimeout = 5 * time.Second
+	// lookTimeout bounds the look after a request whose answer did not come.
+	lookTimeout = 10 * time.Second
+)
+
+// jobName keeps a name to one that a cluster takes.
+var jobName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// Cluster is where jobs run.
+type Cluster interface {
+	// Create creates the job of an order, or finds that very job. The error is a
+	// *RefusedError where the cluster has refused it; after any other nobody knows whether
+	// there is a job.
+	Create(ctx context.Context, order Order) error
+	// Look says how the job of a call stands.
+	Look(ctx context.Context, job Job) (State, error)
+	// Delete stops a job and whatever runs of it. What is gone already is no error.
+	Delete(ctx context.Context, job Job) error
+}
+
+// Job names the job of a call.
+type Job struct {
+	// Namespace and Name of the job.
+	Namespace, Name string
+	// RunUID and EffectKey say whose it has to be.
+	RunUID, EffectKey string
+}
+
+// Order is what a job is created from.
+type Order struct {
+	Job
+	// RunName is the name of the run.
+	RunName string
+	// CallID is the id of the call.
+	CallID string
+	// Arguments of the call, a JSON object.
+	Arguments json.RawMessage
+	// Template of the pod, as the tool's declaration has it.
+	Template json.RawMessage
+	// Timeout is how long the job may take.
+	Timeout time.Duration
+}
+
+// RefusedError means that there is no job, since the cluster did not take it.
+type RefusedError struct {
+	// Text says why. It holds no secret.
+	Text string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Text }
+
+// Tool is a tool whose calls are jobs.
+type Tool struct {
+	tool.Definition
+	// Template of the pods.
+	Template json.RawMessage
+}
+
+// Server is a declaration of such tools.
+type Server struct {
+	tools   []Tool
+	cluster Cluster
+}
+
+var (
+	_ tool.Server   = (*Server)(nil)
+	_ tool.Deferrer = (*Server)(nil)
+)
+
+// New makes a Server.
+func New(cluster Cluster, tools []Tool) *Server {
+	sorted := slices.Clone(tools)
+	slices.SortFunc(sorted, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return &Server{tools: sorted, cluster: cluster}
+}
+
+// List implements tool.Server with the tools that were declared.
+func (s *Server) List(context.Context) (tool.Listing, error) {
+	var listing tool.Listing
+	for _, t := range s.tools {
+		listing.Tools = append(listing.Tools, t.Definition)
+	}
+	return listing, nil
+}
+
+// Call implements tool.Server: it creates the call's job, which goes on by itself.
+func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
+	at := slices.IndexFunc(s.tools, func(t Tool) bool { return t.Name == call.Tool })
+	if at < 0 {
+		return tool.Gone()
+	}
+	if s.tools[at].Changed(call) {
+		return tool.Refused()
+	}
+	if !jobName.MatchString(call.EffectKey) {
+		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Message: "not sent: the call's effect key can't name a job"}
+	}
+	order := Order{
+		Job: jobOf(call, call.EffectKey), RunName: call.RunName, CallID: call.ID,
+		Arguments: call.Arguments, Template: s.tools[at].Template, Timeout: call.Timeout,
+	}
+	if len(order.Arguments) == 0 {
+		order.Arguments = json.RawMessage("{}")
+	}
+	if err := ctx.Err(); err != nil {
+		return transport.NotSent(ctx, call, err)
+	}
+	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
+		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Retryable: call.Repeatable,
+			Message: "not sent: the right to send it has lapsed; nothing was done"}
+	}
+	return s.created(ctx, call, order.Job, s.create(ctx, order))
+}
+
+func (s *Server) create(ctx context.Context, order Order) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	return s.cluster.Create(ctx, order)
+}
+
+// created says what creating a job came to.
+func (s *Server) created(ctx context.Context, call tool.Call, job Job, err error) tool.Outcome {
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return goesOn(job.Name)
+	case errors.As(err, &refused):
+		return tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected,
+			Message: "the cluster refused the call's job: " + refused.Text + "; nothing was done; somebody has to correct the tool or make room for it"}
+	}
+	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable,
+		Message: "the cluster did not answer when the call's job was created, and has none of that name; nobody knows whether the call took effect"}
+	// A cancelled call may have a job all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	state, err := s.cluster.Look(ctx, job)
+	switch {
+	case err == nil && state.Phase != Missing && state.Phase != Foreign:
+		return goesOn(job.Name)
+	case err != nil && !call.Repeatable:
+		return goesOn(job.Name) // whether there is one shows later
+	default:
+		return unknown
+	}
+}
+
+// goesOn is the outcome of a call whose job has not ended.
+func goesOn(name string) tool.Outcome {
+	return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Message: "the call's job goes on",
+		Deferred: &tool.Deferred{Handle: name, PollAfter: lookAfter}}
+}
+
+// nothingLearned is the outcome of looking in vain.
+func nothingLearned() tool.Outcome {
+	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true, Message: "the call's job could not be looked at"}
+}
+
+// Poll implements tool.Deferrer: it looks at the job.
+func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.Outcome {
+	job := jobOf(call, handle)
+	state, err := s.cluster.Look(ctx, job)
+	if err != nil {
+		return nothingLearned()
+	}
+	if state.Phase == NoImage {
+		return s.giveUp(ctx, call, job)
+	}
+	return understand(call, handle, state)
+}
+
+// giveUp ends a job whose image can't be pulled. It looks again afterwards: the image may
+// have come in the meantime.
+func (s *Server) giveUp(ctx context.Context, call tool.Call, job Job) tool.Outcome {
+	if err := s.cluster.Delete(ctx, job); err != nil {
+		return nothingLearned()
+	}
+	state, err := s.cluster.Look(ctx, job)
+	switch {
+	case err != nil:
+		return nothingLearned()
+	case state.Started:
+		return understand(call, job.Name, state)
+	default:
+		return tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected,
+			Message: "the image of the call's job can't be pulled, so nothing was started and nothing was done; somebody has to correct the tool's image or the registry's credentials"}
+	}
+}
+
+// Answer implements tool.Deferrer. A job asks for nothing.
+func (s *Server) Answer(context.Context, tool.Call, string, tool.Input, []tool.Answer) error {
+	return errors.New("a job asks for nothing")
+}
+
+// CancelDeferred implements tool.Deferrer: it deletes the job.
+func (s *Server) CancelDeferred(ctx context.Context, call tool.Call, handle string) error {
+	return s.cluster.Delete(ctx, jobOf(call, handle))
+}
+
+func jobOf(call tool.Call, name string) Job {
+	return Job{Namespace: call.RunNamespace, Name: name, RunUID: call.RunUID, EffectKey: call.EffectKey}
+}
