@@ -40,7 +40,10 @@ var _ = Describe("What the schema can't see", func() {
 		Entry("an input schema of another type", "spec.servers[1].http.tools[0].inputSchema", "{type: array}", `servers[1] "billing": http.tools[0] "refund": inputSchema`, "object"),
 		Entry("an input schema that is none", "spec.servers[1].http.tools[0].inputSchema", "{type: object, properties: {a: {type: nonsense}}}", `servers[1] "billing": http.tools[0] "refund": inputSchema`, "/properties/a/type"),
 		Entry("an input schema without end", "spec.servers[1].http.tools[0].inputSchema", `{type: object, $ref: "#"}`, `servers[1] "billing": http.tools[0] "refund": inputSchema`),
-		Entry("a pattern of no tool", "spec.rules[1].match", `["biling.*"]`, `rules[1] "small-refunds": match[0] "biling.*"`, "the servers are crm, billing"),
+		Entry("a template that is no pod's", "spec.servers[2].job.tools[0].template.spec", "{containers: [{name: a, image: b, imagge: c}]}", `servers[2] "ci": job.tools[0] "run_tests": template.spec: it is not the spec of a pod: unknown field "imagge"`),
+		Entry("a template that starts twice", "spec.servers[2].job.tools[0].template.spec", "{restartPolicy: OnFailure, containers: [{name: a, image: b}]}", `job.tools[0] "run_tests": template.spec: restartPolicy`),
+		Entry("a template with a volume of Pawl's", "spec.servers[2].job.tools[0].template.spec", "{containers: [{name: a, image: b}], volumes: [{name: pawl-arguments, emptyDir: {}}]}", `job.tools[0] "run_tests": template.spec: volume "pawl-arguments"`),
+		Entry("a pattern of no tool", "spec.rules[1].match", `["biling.*"]`, `rules[1] "small-refunds": match[0] "biling.*"`, "the servers are crm, billing, ci"),
 		Entry("a header twice, in capitals", "spec.servers[0].mcp.headersFrom", `[{name: X-Key, secretKeyRef: {name: a, key: b}}, {name: x-key, secretKeyRef: {name: a, key: b}}]`, `servers[0] "crm": mcp.headersFrom[1] "x-key"`, "another entry sets the same header"),
 	)
 
@@ -49,7 +52,8 @@ var _ = Describe("What the schema can't see", func() {
 		policy := &v1alpha1.ToolPolicy{}
 		condition := reported(ctx, client.ObjectKeyFromObject(object), policy, func() []metav1.Condition { return policy.Status.Conditions })
 		Expect(condition.Status).To(Equal(metav1.ConditionTrue), condition.Message)
-		Expect(policy.Status.Tools).To(HaveLen(1))
+		Expect(policy.Status.Tools).To(HaveLen(2))
+		Expect(policy.Status.Tools[1].Name).To(Equal("ci.run_tests"))
 		Expect(policy.Status.Tools[0].Name).To(Equal("billing.refund"))
 		Expect(policy.Status.Tools[0].Effect).To(Equal(v1alpha1.EffectIdempotent))
 	})

@@ -27,7 +27,7 @@ import (
 const (
 	// lookAfter is how often a job is looked at that nothing is heard of. That it ends is
 	// heard; that its image can't be pulled is only seen.
-	lookAfter = 30 * time.Second
+	lookAfter = 15 * time.Second
 	// createTimeout bounds the request that creates a job, so that the right to send it is
 	// not much older when it arrives.
 	createTimeout = 5 * time.Second
