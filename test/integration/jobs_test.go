@@ -139,7 +139,7 @@ var _ = Describe("A call that is a Job", func() {
 		n.report(ctx, phase, reason, state)
 		var run *v1alpha1.AgentRun
 		if effect == journal.EffectUnknown {
-			run = awaitOpen(ctx, key, v1alpha1.ReasonOutcomeUnknown)
+			awaitOpen(ctx, key, v1alpha1.ReasonOutcomeUnknown)
 			Expect(n.jobs(ctx)).To(HaveLen(1), "somebody may want to look at it")
 			setState(ctx, key, v1alpha1.StateCancelled)
 			run = awaitEnd(ctx, key, v1alpha1.ReasonCancelled)

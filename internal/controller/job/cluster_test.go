@@ -30,10 +30,10 @@ type stand struct {
 	fails error
 }
 
-func newStand(t *testing.T, objects ...client.Object) *stand {
+func newStand(t *testing.T) *stand {
 	t.Helper()
 	s := &stand{}
-	s.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(&batchv1.Job{}, &corev1.Pod{}).WithObjects(objects...).
+	s.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(&batchv1.Job{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 				if s.fails != nil {
@@ -144,7 +144,7 @@ func TestLookReadsThePod(t *testing.T) {
 			Spec:       job.Spec.Template.Spec,
 			Status:     corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: uid}}}}},
 		}
-		if err := s.Client.Create(t.Context(), pod); err != nil {
+		if err := s.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pawl-run/pawl/internal/tool"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
 )
@@ -42,10 +44,7 @@ func (c *cluster) Create(ctx context.Context, order jobtool.Order) error {
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > 5*time.Second {
 		c.t.Error("a create that may arrive long after the right to send it has lapsed")
 	}
-	if order.Namespace != "shop" || order.RunName != "order" || order.RunUID != "uid-1" || order.CallID != "call-1" ||
-		!json.Valid(order.Arguments) || len(order.Template) == 0 || order.Timeout != time.Minute || order.Name != order.EffectKey {
-		c.t.Errorf("order %+v", order)
-	}
+	c.check(order)
 	if c.refuse != nil {
 		return c.refuse
 	}
@@ -63,6 +62,18 @@ func (c *cluster) Create(ctx context.Context, order jobtool.Order) error {
 		return errors.New("connection reset")
 	}
 	return nil
+}
+
+// check looks at what every order of the tests has.
+func (c *cluster) check(order jobtool.Order) {
+	c.t.Helper()
+	want := jobtool.Order{
+		Job:     jobtool.Job{Namespace: "shop", Name: order.EffectKey, RunUID: "uid-1", EffectKey: order.EffectKey},
+		RunName: "order", CallID: "call-1", Arguments: order.Arguments, Template: template, Timeout: time.Minute,
+	}
+	if diff := cmp.Diff(want, order); diff != "" || !json.Valid(order.Arguments) {
+		c.t.Errorf("order (-want +got):\n%s", diff)
+	}
 }
 
 func (c *cluster) find(job jobtool.Job) *held {
