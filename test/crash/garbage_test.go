@@ -41,7 +41,7 @@ spec: {provider: PROVIDER, model: test-model, endpoint: MODELS, maxAttempts: 2, 
 `
 
 // garbledWires are the wires on which garbage comes.
-var garbledWires = []fakemodel.Wire{fakemodel.Chat, fakemodel.Messages, fakemodel.Gemini}
+var garbledWires = []fakemodel.Wire{fakemodel.Chat, fakemodel.Responses, fakemodel.Messages, fakemodel.Gemini}
 
 // lookup is a proposed call as a model writes it.
 func lookup(id string, arguments any) map[string]any {

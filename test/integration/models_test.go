@@ -24,6 +24,7 @@ type provider struct {
 
 var providers = []provider{
 	{v1alpha1.ProviderOpenAI, fakemodel.Chat, "{temperature: 0, seed: 7}", []string{`"temperature":0`, `"seed":7`}},
+	{v1alpha1.ProviderOpenAIResponses, fakemodel.Responses, "{temperature: 0, service_tier: flex}", []string{`"temperature":0`, `"service_tier":"flex"`}},
 	{v1alpha1.ProviderAnthropic, fakemodel.Messages, "{thinking: {type: adaptive}, service_tier: auto}", []string{`"thinking":{"type":"adaptive"}`, `"service_tier":"auto"`}},
 	{v1alpha1.ProviderOpenAIResponses, fakemodel.Responses, "{temperature: 0, top_p: 0.5}", []string{`"temperature":0`, `"top_p":0.5`}},
 	{v1alpha1.ProviderGemini, fakemodel.Gemini, "{generationConfig: {temperature: 0, seed: 7}}", []string{`"temperature":0`, `"seed":7`}},
