@@ -2,6 +2,7 @@ package run
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -69,6 +70,30 @@ func TestEstimatesAreCorrected(t *testing.T) {
 			s.answer(reply)
 			if got := s.state().InputPerMille; got != test.want {
 				t.Errorf("corrected by %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// Whatever the budget, the request that would pass it is not made.
+func TestTheRequestBeyondABudgetIsNotMade(t *testing.T) {
+	costs := journal.Prices{Input: "10", Output: "100"}
+	spent := readsAgain(1)
+	spent.Usage = model.Usage{InputTokens: 1900, OutputTokens: 900, Reported: true}
+	turn := []act{says(spent), passes(50 * time.Second), lands("r1", gave(`1`))}
+	for name, test := range map[string]struct {
+		started func(*journal.RunStarted)
+		want    v1alpha1.Reason
+	}{
+		"tokens":          {limited(func(l *journal.Limits) { l.MaxTokens = 3000 }), v1alpha1.ReasonTokenBudgetExhausted},
+		"cost":            {priced("0.11", costs), v1alpha1.ReasonCostBudgetExhausted},
+		"time at work":    {limited(func(l *journal.Limits) { l.ActiveDeadlineSeconds = 50 }), v1alpha1.ReasonDeadlineExceeded},
+		"time altogether": {limited(func(l *journal.Limits) { l.DeadlineSeconds = 50 }), v1alpha1.ReasonDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scene{started: test.started, acts: turn, wantReason: test.want}.play(t)
+			if s.asked != nil || s.state().Turns != 1 {
+				t.Errorf("asked again, after %d turns", s.state().Turns)
 			}
 		})
 	}
