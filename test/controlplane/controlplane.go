@@ -133,6 +133,14 @@ func (c *ControlPlane) Stop() error {
 	return c.stopErr
 }
 
+// EtcdURL is where etcd serves its clients, over plain HTTP.
+func (c *ControlPlane) EtcdURL() string { return c.plane.Etcd.URL.String() }
+
+// Program returns the path of a component's program, for more of them.
+func (c *ControlPlane) Program(component Component) string {
+	return filepath.Join(c.binaries, string(component))
+}
+
 func (c *ControlPlane) makeDirs(dir string) error {
 	var err error
 	if dir == "" {

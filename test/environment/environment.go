@@ -130,6 +130,14 @@ func (e *Environment) Launch(name string, flags ...string) (*controlplane.Proces
 func (e *Environment) LaunchVia(address, name string, flags ...string) (*controlplane.Process, error) {
 	config := rest.CopyConfig(e.config)
 	config.Host = "https://" + address
+	return e.LaunchWith(config, name, flags...)
+}
+
+// Config is the operators' way to the API server.
+func (e *Environment) Config() *rest.Config { return rest.CopyConfig(e.config) }
+
+// LaunchWith is Launch of an operator that has another way to the API server.
+func (e *Environment) LaunchWith(config *rest.Config, name string, flags ...string) (*controlplane.Process, error) {
 	kubeconfig, err := e.Plane.WriteKubeconfig("operator-"+name, config)
 	if err != nil {
 		return nil, fmt.Errorf("starting operator %s: %w", name, err)

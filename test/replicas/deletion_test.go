@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
@@ -162,6 +163,41 @@ var _ = Describe("A run that is deleted", func() {
 		}).WithTimeout(90*time.Second).Should(BeTrue(), "the namespace is gone")
 		AddReportEntry(fmt.Sprintf("the namespace was gone by %s", round(time.Since(began))), ReportEntryVisibilityAlways)
 		Expect(newestIn(doomed)).To(HaveLen(10), "nothing was sent meanwhile")
+	})
+})
+
+var _ = Describe("A finalizer that is taken off by hand", func() {
+	It("lets the run go with its journal, which nothing holds any more", func(ctx SpecContext) {
+		cutCounter()
+		f := newFleet(ctx, 2)
+		w := newWorld(ctx, "stripped",
+			script("unknown", turn{calls: []call{{"counter.next", map[string]any{}}}}),
+			script("endless", turn{calls: []call{{"effect.later", map[string]any{"seconds": 50}}}}))
+		w.start(ctx, "unknown", 2)
+		w.start(ctx, "endless", 2)
+		for _, name := range []string{"unknown-000", "unknown-001"} {
+			w.Await(ctx, name, v1alpha1.ReasonOutcomeUnknown)
+		}
+		Eventually(ctx, func() int { return len(newestIn(w)) }).Should(Equal(4))
+		Expect(w.segments(ctx)).NotTo(BeEmpty())
+		held := 0
+		for _, segment := range w.segments(ctx) {
+			held += len(segment.Finalizers)
+		}
+		Expect(held).To(BeNumerically(">=", 4), "each journal is held")
+		began := time.Now()
+		for _, run := range w.list(ctx) {
+			Expect(env.Admin.Delete(ctx, &run)).To(Succeed())
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			Expect(client.IgnoreNotFound(env.Admin.Patch(ctx, &run, patch))).To(Succeed())
+			w.awaitGone(ctx, 5*time.Second, run.Name)
+		}
+		Eventually(ctx, func() int { return len(w.segments(ctx)) }).WithTimeout(30*time.Second).Should(BeZero(), "journals are collected")
+		AddReportEntry(fmt.Sprintf("the journals were gone %s after the finalizers", time.Since(began).Round(10*time.Millisecond)), ReportEntryVisibilityAlways)
+		for _, entry := range ledgerOf(w) {
+			Expect(strings.Count(strings.Join(ledgerOf(w), " "), entry)).To(Equal(1))
+		}
+		Expect(f.replicas()).To(HaveLen(2))
 	})
 })
 

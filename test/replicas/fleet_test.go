@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,7 +25,17 @@ import (
 type replica struct {
 	name    string
 	network *proxy.Proxy
+	// api, where set, answers some requests in the API server's place.
+	api     *proxy.API
 	process *controlplane.Process
+}
+
+// close ends the replica's network.
+func (r *replica) close() {
+	if r.api != nil {
+		r.api.Close()
+	}
+	_ = r.network.Close()
 }
 
 // is says whether a worker's identity is that of one of the replica's lives.
@@ -32,10 +43,16 @@ func (r *replica) is(identity string) bool { return strings.HasPrefix(identity, 
 
 // fleet is every operator of a spec.
 type fleet struct {
+	// behind is true for operators that each have a proxy.API before the API server.
+	behind bool
+
 	mu   sync.Mutex
 	all  []*replica
 	pids map[int]string
 }
+
+// terminate asks a process to end.
+const terminate = syscall.SIGTERM
 
 // names never repeat within the suite.
 var names struct {
@@ -54,6 +71,15 @@ func nextName() string {
 func newFleet(ctx context.Context, size int) *fleet {
 	GinkgoHelper()
 	f := &fleet{pids: map[int]string{}}
+	DeferCleanup(f.end)
+	f.grow(ctx, size)
+	return f
+}
+
+// newFleetBehind is newFleet of operators that each have a proxy.API before the API server.
+func newFleetBehind(ctx context.Context, size int) *fleet {
+	GinkgoHelper()
+	f := &fleet{pids: map[int]string{}, behind: true}
 	DeferCleanup(f.end)
 	f.grow(ctx, size)
 	return f
@@ -82,6 +108,10 @@ func (f *fleet) add() *replica {
 	network, err := proxy.New(host)
 	Expect(err).NotTo(HaveOccurred())
 	r := &replica{name: nextName(), network: network}
+	if f.behind {
+		r.api, err = proxy.NewAPI(env.Config())
+		Expect(err).NotTo(HaveOccurred())
+	}
 	f.mu.Lock()
 	f.all = append(f.all, r)
 	f.mu.Unlock()
@@ -92,7 +122,13 @@ func (f *fleet) add() *replica {
 // launch starts a replica, again after its end.
 func (f *fleet) launch(r *replica) {
 	GinkgoHelper()
-	process, err := env.LaunchVia(r.network.Address(), r.name)
+	var process *controlplane.Process
+	var err error
+	if r.api != nil {
+		process, err = env.LaunchWith(r.api.Config(env.Config()), r.name)
+	} else {
+		process, err = env.LaunchVia(r.network.Address(), r.name)
+	}
 	Expect(err).NotTo(HaveOccurred())
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +151,7 @@ func (f *fleet) remove(r *replica) {
 	f.mu.Lock()
 	f.all = slices.DeleteFunc(f.all, func(other *replica) bool { return other == r })
 	f.mu.Unlock()
-	_ = r.network.Close()
+	r.close()
 }
 
 func (f *fleet) replicas() []*replica {
@@ -146,7 +182,7 @@ func (f *fleet) end() {
 	}
 	f.kill(all...)
 	for _, r := range all {
-		_ = r.network.Close()
+		r.close()
 		if failed {
 			log, _ := os.ReadFile(env.Plane.LogFile(controlplane.Component(r.name)))
 			AddReportEntry("the log of "+r.name, string(log[max(0, len(log)-4<<10):]), ReportEntryVisibilityFailureOrVerbose)

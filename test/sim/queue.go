@@ -14,10 +14,10 @@ import (
 // reconcileWorkers is how many runs a replica reconciles at once.
 const reconcileWorkers = 2
 
-// Back-off of a request whose reconcile failed, as controller-runtime has it.
+// Back-off of a request whose reconcile failed, as the controller has it.
 const (
 	minRetry = 5 * time.Millisecond
-	maxRetry = 1000 * time.Second
+	maxRetry = time.Minute
 )
 
 // queue is a replica's work queue: a request waits in it at most once, and never runs

@@ -3,6 +3,7 @@ package agentrun
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -55,9 +56,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
 		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
 		WatchesRawSource(source.Func(r.Listen)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry),
+		}).
 		Complete(r)
 }
+
+// Back-off of a run whose reconcile failed. It ends at a minute, so that runs go on soon
+// after an outage of whatever length.
+const (
+	minRetry = 5 * time.Millisecond
+	maxRetry = time.Minute
+)
 
 // deleted hears of runs that are gone. What is to be done about their names the run's own
 // watch knows.
