@@ -142,11 +142,16 @@ crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/
 journal-growth: kubernetes ## Measure how a long run's journal grows and write docs/journal-growth.md.
 	PAWL_GROWTH=$(CURDIR)/docs/journal-growth.md go test -count 1 ./test/integration -ginkgo.focus "results of 5 KB"
 
-# By itself: it measures times, which other suites beside it would spoil. For the same reason a
-# spec that fails is tried once more; both attempts show.
+# It measures times, so it runs by itself, before everything else that the machine does where
+# that is allowed. For the same reason a spec that fails is tried once more; both attempts show.
+# Most of the time it waits: two halves, each with a control plane of its own, take half as long.
+PRECEDENCE = $(shell [ "$$(nice -n -10 nice 2>/dev/null)" != -10 ] || echo nice -n -10)
+FOCUS ?=
+
 .PHONY: test-replicas
-test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer).
-	go test -timeout $(if $(PAWL_LONG),90m,15m) -v ./test/replicas -ginkgo.v=false -ginkgo.flake-attempts=2
+test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer; FOCUS: some specs).
+	$(PRECEDENCE) go run github.com/onsi/ginkgo/v2/ginkgo --procs $(if $(FOCUS),1,2) --timeout $(if $(PAWL_LONG),90m,15m) \
+		--flake-attempts 2 --silence-skips --focus '$(FOCUS)' ./test/replicas
 
 .PHONY: conformance
 conformance: ## Run the MCP conformance suite's client scenarios against the operator's MCP client (needs npm).

@@ -3,6 +3,7 @@ package replicas
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -242,6 +243,25 @@ func (t *tally) addEffect(what string, call journal.CallState, requests, applied
 		t.lost++
 		t.object("%s: took effect, and is said not to have (%s)", what, call.Last.Class)
 	}
+}
+
+// senders tells who sent a request, by the epoch that it was sent under.
+func (w *world) senders(ctx context.Context) func(toolserver.Entry) string {
+	GinkgoHelper()
+	type claim struct {
+		uid   string
+		epoch int64
+	}
+	claims := map[claim]string{}
+	for _, h := range w.histories(ctx) {
+		for _, record := range h.records {
+			var claimed journal.Claimed
+			if record.Event.Type == journal.TypeClaimed && json.Unmarshal(record.Event.Data, &claimed) == nil {
+				claims[claim{string(h.run.UID), record.Event.Epoch}] = claimed.Worker
+			}
+		}
+	}
+	return func(entry toolserver.Entry) string { return claims[claim{entry.RunUID, entry.Epoch}] }
 }
 
 // owners lists who owns each run now, by name.

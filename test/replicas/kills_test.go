@@ -65,7 +65,7 @@ var _ = Describe("Three operators that are killed at random", func() {
 
 		settler := newSettler(w)
 		kills, began := 0, time.Now()
-		for time.Since(began) < pick(50*time.Second, 5*time.Minute) && w.moving(ctx) > 0 {
+		for time.Since(began) < pick(40*time.Second, 5*time.Minute) && w.moving(ctx) > 0 {
 			pause(ctx, between(random, 200*time.Millisecond, 2*time.Second))
 			victim := f.replicas()[random.IntN(3)]
 			f.kill(victim)
@@ -90,38 +90,44 @@ var _ = Describe("Three operators that are killed at random", func() {
 	}, NodeTimeout(10*time.Minute))
 })
 
-// held counts the calls whose effect is done and whose answer is not on its way yet.
+// held are the runs with a call whose effect is done and whose answer is not on its way yet.
 type held struct {
-	mu      sync.Mutex
-	n       int
 	release chan struct{}
+	open    sync.Once
+
+	mu   sync.Mutex
+	runs map[string]bool
 }
 
 func holdAnswers() *held {
-	h := &held{release: make(chan struct{})}
-	tools.use(func(string, *http.Request) (bool, func() bool) {
+	h := &held{release: make(chan struct{}), runs: map[string]bool{}}
+	tools.use(func(_ string, r *http.Request) (bool, func() bool) {
 		return true, func() bool {
 			h.mu.Lock()
-			h.n++
+			h.runs[r.Header.Get("Pawl-Run-UID")] = true
 			h.mu.Unlock()
 			<-h.release
 			return true
 		}
 	})
+	DeferCleanup(h.let)
 	return h
 }
 
 func (h *held) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.n
+	return len(h.runs)
 }
 
 // let gives the answers that were held, and from now on holds none.
 func (h *held) let() {
 	tools.use(nil)
-	close(h.release)
+	h.answer()
 }
+
+// answer gives the answers that were held.
+func (h *held) answer() { h.open.Do(func() { close(h.release) }) }
 
 var _ = Describe("The duplicate refund", func() {
 	// Crash between effect and record, in every run: whoever was called has done it, and

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -128,33 +127,24 @@ var _ = Describe("An owner that dies", func() {
 		theirs := w.inHand(ctx)[leaving.name]
 		Expect(theirs).NotTo(BeEmpty())
 
-		arrivals := map[string]time.Time{}
-		callers := map[string]string{}
-		var mu sync.Mutex
 		Expect(leaving.process.Signal(syscall.SIGTERM)).To(Succeed())
 		pause(ctx, 2*time.Second)
 		Expect(leaving.process.Exited()).NotTo(BeClosed(), "it waits for its calls")
-		tools.use(func(tool string, r *http.Request) (bool, func() bool) {
-			if tool == "profiles.lookup" {
-				mu.Lock()
-				defer mu.Unlock()
-				arrivals[r.Header.Get("Pawl-Run-UID")] = time.Now()
-				callers[r.Header.Get("Pawl-Run-UID")] = f.callerOf(r.RemoteAddr)
-			}
-			return true, nil
-		})
 		ended := time.Now()
-		close(h.release)
+		h.let()
 		w.awaitAll(ctx, time.Minute, v1alpha1.ReasonCompleted)
-		tools.use(nil)
 		Eventually(ctx, leaving.process.Exited()).WithTimeout(10 * time.Second).Should(BeClosed())
 		left := time.Since(ended)
 
 		var waited []time.Duration
-		for _, uid := range theirs {
-			waited = append(waited, arrivals[uid].Sub(ended))
-			Expect(callers[uid]).To(Equal(staying.name))
+		sender := w.senders(ctx)
+		for _, entry := range env.Tools.Requests("profiles.lookup") {
+			if slices.Contains(theirs, entry.RunUID) {
+				waited = append(waited, entry.Time.Sub(ended))
+				Expect(staying.is(sender(entry))).To(BeTrue(), "sent by %s", sender(entry))
+			}
 		}
+		Expect(waited).To(HaveLen(len(theirs)))
 		t := w.check(ctx)
 		t.expectSound(fmt.Sprintf("hand-over after SIGTERM, from the end of the last call to the next call by the other: %s; the process had ended by %s", spread(waited), left.Round(10*time.Millisecond)))
 		Expect(percentile(waited, 100)).To(BeNumerically("<=", 2*time.Second))
