@@ -62,11 +62,13 @@ const (
 	StaleAsk Guard = "StaleAsk"
 	// Orphans leaves the segments of a run that is gone to whoever holds them.
 	Orphans Guard = "Orphans"
+	// ShareIgnored asks a Model as if no other worker did.
+	ShareIgnored Guard = "ShareIgnored"
 )
 
 // Guards lists them all.
 var Guards = []Guard{
 	NoFence, TwoTails, ExistsIsSuccess, NoIncarnation, LateResult, BatchAtEnd, DispatchFirst, StaleApproval,
 	LeaseIgnored, FreshIgnored, GateIgnored, PauseBlind, LastLook, Replay, EmptyFold, StaleMark, AssumedFailed,
-	DoubtForgotten, KeyOutlived, LateStatus, LateDropped, StaleAsk, Orphans,
+	DoubtForgotten, KeyOutlived, LateStatus, LateDropped, StaleAsk, Orphans, ShareIgnored,
 }

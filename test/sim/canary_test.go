@@ -25,7 +25,7 @@ func TestCanaries(t *testing.T) {
 			continue
 		}
 		canary.LeaveOut(guard)
-		seed, violation := hunt(*canarySeeds)
+		seed, violation := hunt(*canarySeeds, guard)
 		canary.LeaveOut("")
 		if seed == 0 {
 			t.Errorf("%s survived %d seeds", guard, *canarySeeds)
@@ -35,8 +35,9 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// hunt finds the first seed with a violation, 0 for none.
-func hunt(limit int) (uint64, Violation) {
+// hunt finds the first seed with a violation, 0 for none. Limits are looked at where they
+// are what is left out.
+func hunt(limit int, guard canary.Guard) (uint64, Violation) {
 	var (
 		mu    sync.Mutex
 		found = map[uint64]Violation{}
@@ -51,7 +52,11 @@ func hunt(limit int) (uint64, Violation) {
 				if seed > uint64(limit) {
 					return
 				}
-				if result := Run(Options{Seed: seed}); len(result.Violations) > 0 {
+				o := Options{Seed: seed}
+				if guard == canary.ShareIgnored {
+					o = sharing(seed)
+				}
+				if result := Run(o); len(result.Violations) > 0 {
 					mu.Lock()
 					found[seed] = result.Violations[0]
 					mu.Unlock()

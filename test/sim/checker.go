@@ -42,10 +42,12 @@ type checker struct {
 	// activity began that decided on it.
 	writer *process
 	began  time.Duration
+	// limited is what reaches the Model that has limits.
+	limited limited
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, runs: map[types.UID]*runHistory{}, leases: map[string]*leaseHistory{}}
+	return &checker{w: w, runs: map[types.UID]*runHistory{}, leases: map[string]*leaseHistory{}, limited: limited{underWay: map[*asking]bool{}, begun: map[string][]time.Duration{}}}
 }
 
 // as makes the checker know on whose behalf a call is executed.
@@ -197,6 +199,7 @@ func (c *checker) removed(by string, at address, object client.Object) {
 		}
 	case *coordinationv1.Lease:
 		c.leases[at.Name] = &leaseHistory{}
+		c.member()
 	case *v1alpha1.AgentRun:
 		h := c.run(object.UID)
 		h.gone = true
@@ -226,6 +229,10 @@ func (c *checker) lease(object *coordinationv1.Lease) {
 	if h == nil || h.holder != holder {
 		h = &leaseHistory{holder: holder}
 		c.leases[object.Name] = h
+		c.member()
+	} else if n := len(h.writes); n > 0 && c.w.elapsed-h.writes[n-1] > lease*6/10 {
+		c.member()
+		c.member()
 	}
 	h.writes = append(h.writes, c.w.elapsed)
 	if len(h.writes) > 64 {

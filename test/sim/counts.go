@@ -28,7 +28,7 @@ func (c *Counts) all() []*int {
 		&c.Steps, &c.Runs, &c.Events, &c.Starts, &c.Crashes, &c.Pauses, &c.Handovers, &c.Partitions,
 		&c.Takeovers, &c.Unknown, &c.Dispatches, &c.Requests, &c.Effects, &c.ModelCalls,
 		&c.Lookups, &c.LostEvents, &c.Deleted, &c.Destroyed, &c.Damaged, &c.Stripped,
-		&c.Refusals, &c.CheckpointFailed, &c.Panics, &c.Edits, &c.Namespaces, &c.Late, &c.Claims, &c.Cancelled, &c.Forced,
+		&c.Refusals, &c.CheckpointFailed, &c.Panics, &c.Edits, &c.Namespaces, &c.Late, &c.Claims, &c.Cancelled, &c.Forced, &c.Steady, &c.AtLimit,
 	}
 }
 

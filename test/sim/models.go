@@ -12,25 +12,26 @@ import (
 
 // fakeModel decides by a script: the n-th decision is the same however often it is asked.
 type fakeModel struct {
-	p    *process
-	name string
-	// panics is true for a model whose every reply makes the operator panic.
-	panics bool
+	p               *process
+	namespace, name string
 }
 
 // Decide implements model.Client.
 func (m *fakeModel) Decide(ctx context.Context, request model.Request) (model.Reply, error) {
 	p := m.p
 	w := p.w
-	script := w.scriptOf(m.name)
+	script := w.scriptOf(request.Messages[0].Text)
 	fault := p.outside(SiteModel)
-	if m.panics {
+	if script.adapterPanics {
 		panic("an adapter that panics")
 	}
 	if failure := m.connect(ctx, fault); failure != nil {
 		return model.Reply{}, failure
 	}
 	w.check.asked(p, script, request)
+	if m.name == sharedModel {
+		defer w.check.begins(p, m.namespace)()
+	}
 	w.counts.ModelCalls++
 	if failure := m.think(ctx, script, fault); failure != nil {
 		return model.Reply{}, failure

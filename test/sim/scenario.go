@@ -100,9 +100,13 @@ func (w *world) createRun(namespace, name string, generation int) {
 
 // begin creates the objects of a run.
 func (w *world) begin(script *scenarioRun) {
+	asks := script.model
+	if w.check.limited.limits != nil {
+		asks = sharedModel
+	}
 	decider := &v1alpha1.Model{
-		ObjectMeta: metav1.ObjectMeta{Namespace: script.namespace, Name: script.model},
-		Spec:       v1alpha1.ModelSpec{Provider: v1alpha1.ProviderScripted, MaxOutputTokens: 1000, RequestTimeoutSeconds: 60, MaxAttempts: 8},
+		ObjectMeta: metav1.ObjectMeta{Namespace: script.namespace, Name: asks},
+		Spec:       v1alpha1.ModelSpec{Provider: v1alpha1.ProviderScripted, MaxOutputTokens: 1000, RequestTimeoutSeconds: 60, MaxAttempts: 8, Limits: w.check.limited.limits},
 		Status: v1alpha1.ModelStatus{Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: 1,
 		}}},
@@ -110,8 +114,8 @@ func (w *world) begin(script *scenarioRun) {
 	run := &v1alpha1.AgentRun{
 		ObjectMeta: metav1.ObjectMeta{Namespace: script.namespace, Name: script.name},
 		Spec: v1alpha1.AgentRunSpec{
-			ModelRef: v1alpha1.LocalReference{Name: script.model}, ToolPolicyRefs: []v1alpha1.LocalReference{{Name: "tools"}},
-			Prompt: "do it", Limits: v1alpha1.Limits{MaxConsecutiveFailures: 100},
+			ModelRef: v1alpha1.LocalReference{Name: asks}, ToolPolicyRefs: []v1alpha1.LocalReference{{Name: "tools"}},
+			Prompt: script.model, Limits: v1alpha1.Limits{MaxConsecutiveFailures: 100},
 		},
 	}
 	if w.chance(0.2) {
@@ -120,7 +124,7 @@ func (w *world) begin(script *scenarioRun) {
 	}
 	w.runs = append(w.runs, script)
 	err := w.server.create("person", decider)
-	if err == nil {
+	if err == nil || asks == sharedModel {
 		err = w.server.create("person", run)
 	}
 	if err != nil {

@@ -126,7 +126,7 @@ func (c *clients) Model(_ context.Context, namespace string, frozen journal.Mode
 	if _, there := c.p.view.objects[at]; !there {
 		return nil, "the Model does not exist", nil
 	}
-	return &fakeModel{p: c.p, name: frozen.Name, panics: c.p.w.scriptOf(frozen.Name).adapterPanics}, "", nil
+	return &fakeModel{p: c.p, namespace: namespace, name: frozen.Name}, "", nil
 }
 
 // Tool implements agentrun.Clients.

@@ -30,6 +30,8 @@ type Options struct {
 	// setup creates the runs, nil for one to four random ones, and final checks what is
 	// special about them at the end.
 	setup, final func(*world)
+	// Limits are those of a Model that all runs share; nil for a Model without for each.
+	Limits *v1alpha1.ModelLimits
 	// Force adds one fault at one place.
 	Force *Force
 	// Echo gets every line of the history.
@@ -47,6 +49,9 @@ type Counts struct {
 	Claims int
 	// Troubles counts each kind of trouble.
 	Troubles map[string]int
+	// Steady counts requests to a Model with limits while the members stay the same, and
+	// AtLimit those that reach its limit.
+	Steady, AtLimit int
 }
 
 // Result of one simulation.
@@ -80,6 +85,7 @@ func Run(o Options) Result {
 	w.history.echo = o.Echo
 	w.server, w.services, w.check = newServer(w), newServices(w), newChecker(w)
 	w.faults = newFaults(w, o)
+	w.check.limited.limits = o.Limits
 	w.policies()
 	size := 2 + w.rng.IntN(3)
 	if o.Replicas > 0 {

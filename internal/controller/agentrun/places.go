@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/limit"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/worker"
@@ -86,6 +87,9 @@ func (r *Reconciler) standing(key limit.Key, limits limit.Limits, now time.Time)
 	s := standing{limits: limits, members: members, shares: r.places.divide(key, limits, members), known: true, from: from}
 	if i := slices.Index(members, r.worker); i >= 0 {
 		s.share = s.shares[i]
+	}
+	if canary.Is(canary.ShareIgnored) {
+		s.share = r.places.divide(key, limits, []string{r.worker})[0]
 	}
 	return s
 }
