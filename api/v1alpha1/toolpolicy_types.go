@@ -30,6 +30,17 @@ const (
 	ExecutionSequential Execution = "Sequential"
 )
 
+// BinaryContent says what becomes of content that is no text.
+// +kubebuilder:validation:Enum=Describe;Include
+type BinaryContent string
+
+const (
+	// BinaryContentDescribe replaces it by what identifies it.
+	BinaryContentDescribe BinaryContent = "Describe"
+	// BinaryContentInclude keeps it.
+	BinaryContentInclude BinaryContent = "Include"
+)
+
 // Action is a rule's verdict.
 // +kubebuilder:validation:Enum=Allow;Ask;Deny
 type Action string
@@ -285,6 +296,13 @@ type ToolProperties struct {
 	// +kubebuilder:validation:Minimum=64
 	// +kubebuilder:validation:Maximum=131072
 	MaxResultBytes int32 `json:"maxResultBytes,omitempty"`
+
+	// binaryContent says what becomes of images, audio and other binary content in the
+	// result of an MCP tool. Describe, the default, gives the model their kind, type,
+	// size and digest. Include gives it the data itself besides, as base64 within
+	// maxResultBytes; what does not fit is cut off, which leaves it unusable.
+	// +optional
+	BinaryContent BinaryContent `json:"binaryContent,omitempty"`
 
 	// idempotencyKeyLifetimeSeconds is how long the service remembers an effect key.
 	// A call whose outcome is unknown is sent again only while this lasts, less

@@ -168,7 +168,7 @@ type Call struct {
 	PlanDigest string `json:"planDigest,omitempty"`
 	EffectKey  string `json:"effectKey,omitempty"`
 	// Effect, Parallel, ConflictKey, TimeoutSeconds, MaxAttempts,
-	// KeyLifetimeSeconds, MaxResultBytes and Required are the tool's properties
+	// KeyLifetimeSeconds, MaxResultBytes, IncludeBinary and Required are the tool's properties
 	// when the decision was made.
 	Effect             string `json:"effect,omitempty"`
 	Parallel           bool   `json:"parallel,omitempty"`
@@ -177,6 +177,7 @@ type Call struct {
 	MaxAttempts        int32  `json:"maxAttempts,omitempty"`
 	KeyLifetimeSeconds int32  `json:"keyLifetimeSeconds,omitempty"`
 	MaxResultBytes     int32  `json:"maxResultBytes,omitempty"`
+	IncludeBinary      bool   `json:"includeBinary,omitempty"`
 	Required           bool   `json:"required,omitempty"`
 	// Reconcile is the address where the effect can be looked up, empty for none.
 	Reconcile string `json:"reconcile,omitempty"`

@@ -158,7 +158,9 @@ func TestRulesOfOtherPoliciesDoNotApply(t *testing.T) {
 }
 
 func TestProperties(t *testing.T) {
-	set := setOf(t, support())
+	spec := support()
+	spec.Tools[0].BinaryContent = v1alpha1.BinaryContentInclude
+	set := setOf(t, spec)
 	careful := Properties{
 		Effect: v1alpha1.EffectNonIdempotent, Execution: v1alpha1.ExecutionSequential,
 		TimeoutSeconds: 30, MaxResultBytes: 65536, MaxAttempts: 1,
@@ -169,7 +171,7 @@ func TestProperties(t *testing.T) {
 		"unknown.tool":   careful,
 		"crm.get_order": {
 			Entry: "policy-a: tools[0]", Effect: v1alpha1.EffectReadOnly, Execution: v1alpha1.ExecutionParallel,
-			TimeoutSeconds: 10, MaxResultBytes: 65536, MaxAttempts: 3,
+			TimeoutSeconds: 10, MaxResultBytes: 65536, IncludeBinary: true, MaxAttempts: 3,
 		},
 		"billing.refund": {
 			Entry: "policy-a: tools[1]", Effect: v1alpha1.EffectIdempotent, Execution: v1alpha1.ExecutionSequential,

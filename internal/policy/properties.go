@@ -30,6 +30,8 @@ type Properties struct {
 	TimeoutSeconds int32
 	// MaxResultBytes bounds what is read of a result. Default 65536.
 	MaxResultBytes int32
+	// IncludeBinary keeps binary content of a result instead of a description of it.
+	IncludeBinary bool
 	// MaxAttempts bounds the attempts at one call. Default 3. Always 1 for NonIdempotent.
 	MaxAttempts int32
 	// MaxCallsPerRun bounds the calls of one run; 0 means no bound of its own.
@@ -56,6 +58,7 @@ func resolve(name string, spec v1alpha1.ToolProperties) Properties {
 		Effect:            cmp.Or(spec.Effect, v1alpha1.EffectNonIdempotent),
 		Execution:         cmp.Or(spec.Execution, v1alpha1.ExecutionSequential),
 		TimeoutSeconds:    cmp.Or(spec.TimeoutSeconds, defaultTimeoutSeconds),
+		IncludeBinary:     spec.BinaryContent == v1alpha1.BinaryContentInclude,
 		MaxResultBytes:    cmp.Or(spec.MaxResultBytes, defaultMaxResultBytes),
 		MaxAttempts:       cmp.Or(spec.MaxAttempts, defaultMaxAttempts),
 		MaxCallsPerRun:    spec.MaxCallsPerRun,

@@ -95,6 +95,9 @@ type Call struct {
 	Timeout time.Duration
 	// MaxResultBytes bounds what is read of the result.
 	MaxResultBytes int32
+	// IncludeBinary keeps binary content of the result, as base64, instead of a
+	// description alone.
+	IncludeBinary bool
 }
 
 // Class says how a call ended. It is shown to the model.

@@ -118,6 +118,51 @@ var _ = Describe("A tool that changes after it was approved", func() {
 	})
 })
 
+const pictures = `
+apiVersion: pawl.run/v1alpha1
+kind: Model
+metadata: {name: model}
+spec:
+  provider: Scripted
+  script:
+  - toolCalls: [{tool: shop.described, arguments: {}}, {tool: shop.included, arguments: {}}]
+  - final: Done.
+---
+apiVersion: pawl.run/v1alpha1
+kind: ToolPolicy
+metadata: {name: policy}
+spec:
+  servers: [{name: shop, mcp: {url: "ENDPOINT"}}]
+  tools:
+  - {match: ["shop.included"], effect: ReadOnly, binaryContent: Include}
+  - {match: ["shop.described"], effect: ReadOnly}
+  rules: [{name: pictures, match: ["shop.*"], action: Allow}]
+---
+apiVersion: pawl.run/v1alpha1
+kind: AgentRun
+metadata: {name: run}
+spec: {modelRef: {name: model}, toolPolicyRefs: [{name: policy}], prompt: Look.}
+`
+
+var _ = Describe("Binary content of a result", func() {
+	It("is described, and included where the policy says so", func(ctx SpecContext) {
+		c := newChanging(asItIs)
+		for _, name := range []string{"described", "included"} {
+			c.server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.ImageContent{Data: []byte("png"), MIMEType: "image/png"}}}, nil
+				})
+		}
+		world := runs.New(ctx, env, "mcp")
+		world.Apply(ctx, pictures, "ENDPOINT", c.URL)
+		run := world.Await(ctx, "run", v1alpha1.ReasonCompleted)
+		_, state := world.Journal(ctx, run)
+		described, included := state.Transcript[0].Calls[0], state.Transcript[0].Calls[1]
+		Expect(string(described.Last.Value)).To(And(ContainSubstring(`"bytes":3`), Not(ContainSubstring("cG5n"))))
+		Expect(string(included.Last.Value)).To(And(ContainSubstring(`"bytes":3`), ContainSubstring(`"data":"cG5n"`)))
+	})
+})
+
 var _ = Describe("A tool that can't be used", func() {
 	It("is quarantined by name, and the others stay", func(ctx SpecContext) {
 		c := newChanging(asItIs)

@@ -192,7 +192,8 @@ func (r *Reconciler) request(object *v1alpha1.AgentRun, s *session, sending run.
 		Attempt: sending.Attempt, Epoch: s.draft.State.Epoch,
 		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent || canary.Is(canary.Replay),
 		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
-		Timeout: time.Duration(call.TimeoutSeconds) * time.Second, MaxResultBytes: call.MaxResultBytes,
+		Timeout:        time.Duration(call.TimeoutSeconds) * time.Second,
+		MaxResultBytes: call.MaxResultBytes, IncludeBinary: call.IncludeBinary,
 	}
 }
 

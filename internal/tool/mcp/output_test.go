@@ -5,8 +5,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
 )
+
+// Binary content is described, and kept only where the policy wants it.
+func TestBinaryContent(t *testing.T) {
+	m := newModern(t, plainTool, func(_ int, r modernRequest, w http.ResponseWriter) {
+		writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"image","mimeType":"image/png","data":"cG5n"}]}}`, r.ID)
+	})
+	described := `[{"bytes":3,"digest":"` + strictjson.Digest([]byte("png")) + `","mimeType":"image/png","type":"image"}]`
+	for want, include := range map[string]bool{
+		described: false,
+		strings.Replace(described, `"digest"`, `"data":"cG5n","digest"`, 1): true,
+	} {
+		out := newServer(t, m.URL).Call(t.Context(), aCall("x", func(c *tool.Call) { c.IncludeBinary = include }))
+		if out.Class != tool.ClassOK || string(out.Value) != want {
+			t.Errorf("include %v: %s, want %s", include, out.Value, want)
+		}
+	}
+	out := newServer(t, m.URL).Call(t.Context(), aCall("x", func(c *tool.Call) { c.IncludeBinary, c.MaxResultBytes = true, 64 }))
+	if out.Class != tool.ClassOK || !out.Truncated || len(out.Value) > 200 {
+		t.Errorf("outcome %+v", out)
+	}
+}
 
 // A result that is not what the tool's output schema promises is an error, of a call that
 // took effect.

@@ -27,7 +27,7 @@ func (v *visit) result(call tool.Call, o *offer, r map[string]any) tool.Outcome 
 
 // completed is the outcome of a complete result.
 func completed(call tool.Call, o *offer, r map[string]any) tool.Outcome {
-	value, ok := resultValue(r)
+	value, ok := resultValue(r, call.IncludeBinary)
 	if !ok {
 		return unknown(call, "the server answered, but "+errUnreadable.Error())
 	}
@@ -79,7 +79,7 @@ func bounded(value any, bound int) transport.Value {
 
 // resultValue is structured content where there is some, the text of a single text,
 // null for no content, and otherwise the list of contents.
-func resultValue(r map[string]any) (any, bool) {
+func resultValue(r map[string]any, binary bool) (any, bool) {
 	if structured, ok := r["structuredContent"]; ok && structured != nil {
 		return structured, true
 	}
@@ -93,7 +93,7 @@ func resultValue(r map[string]any) (any, bool) {
 		if !ok {
 			return nil, false
 		}
-		items[i] = reduce(members)
+		items[i] = reduce(members, binary)
 	}
 	switch len(items) {
 	case 0:
@@ -107,8 +107,9 @@ func resultValue(r map[string]any) (any, bool) {
 	return items, true
 }
 
-// reduce keeps text and replaces everything else by what identifies it.
-func reduce(content map[string]any) map[string]any {
+// reduce keeps text and replaces everything else by what identifies it, or adds that where
+// binary content is wanted.
+func reduce(content map[string]any, binary bool) map[string]any {
 	kind, _ := content["type"].(string)
 	if kind == "text" {
 		text, _ := content["text"].(string)
@@ -133,6 +134,9 @@ func reduce(content map[string]any) map[string]any {
 	}
 	data := payload(from)
 	out["bytes"], out["digest"] = len(data), strictjson.Digest(data)
+	if binary {
+		out["data"] = base64.StdEncoding.EncodeToString(data)
+	}
 	return out
 }
 
