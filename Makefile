@@ -19,9 +19,9 @@ GOLANGCI_LINT := $(LOCALBIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 KUBECTL ?= $(or $(shell command -v kubectl 2>/dev/null),$(LOCALBIN)/k8s/current/kubectl)
 
 # Packages below test/ need the control plane, the others do not. Of these, the ones that know
-# no cluster are cheap to compile for the race detector.
+# no cluster and no vendor's SDK are cheap to compile for the race detector.
 RACE_PACKAGES = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}}' ./api/... ./internal/... | \
-	grep -v ' k8s.io/client-go/\| sigs.k8s.io/controller-runtime/' | cut -d' ' -f1)
+	grep -v ' k8s.io/client-go/\| sigs.k8s.io/controller-runtime/\| github.com/openai/\| github.com/anthropics/' | cut -d' ' -f1)
 OTHER_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./... | grep -v '^github.com/pawl-run/pawl/test/'))
 
 # The race detector needs cgo; everything else is built without it, like the released binary,
