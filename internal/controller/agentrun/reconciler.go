@@ -132,12 +132,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if entitled, again := r.entitled(ctx, object); !entitled {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	result, err := r.move(ctx, object)
+	result, err := r.moveOrDrop(ctx, object)
 	if err != nil {
-		r.memory.drop(object.UID)
 		return r.fail(ctx, object, err)
 	}
 	return result, nil
+}
+
+// moveOrDrop lets a run out of hand unless it was moved whole: what was proposed and not
+// committed is not known to anybody else. That holds for a panic too, which the work queue
+// survives.
+func (r *Reconciler) moveOrDrop(ctx context.Context, object *v1alpha1.AgentRun) (result ctrl.Result, err error) {
+	whole := false
+	defer func() {
+		if !whole {
+			r.memory.drop(object.UID)
+		}
+	}()
+	result, err = r.move(ctx, object)
+	whole = err == nil
+	return result, err
 }
 
 // nothingLeft says whether a run needs no more looking after than its time to live: it

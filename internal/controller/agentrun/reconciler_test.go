@@ -31,6 +31,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
+	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/worker"
 )
 
@@ -450,6 +451,46 @@ func TestARunThatIsGone(t *testing.T) {
 	if b.r.memory.session("uid-1") != nil || len(b.r.flights.landed("uid-1")) != 0 {
 		t.Error("something of it is kept")
 	}
+}
+
+// touchy are clients that panic.
+type touchy struct{ Clients }
+
+func (touchy) Model(context.Context, string, journal.Model) (model.Client, string, error) {
+	panic("an adapter that panics")
+}
+
+// TestAPanicLeavesNothingInHand checks that what was proposed before a panic, and never
+// committed, is forgotten: by the next look the run may be somebody else's.
+func TestAPanicLeavesNothingInHand(t *testing.T) {
+	b := newBench(t, call(), final())
+	for range 2 {
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		b.executor.run()
+	}
+	before := len(b.journal())
+	b.restart()
+	sound := b.r.clients
+	b.r.clients = touchy{sound}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nothing panicked")
+			}
+		}()
+		_, _ = b.reconcile()
+	}()
+	if s := b.r.memory.session("uid-1"); s != nil {
+		t.Errorf("%d events are in hand, the journal has %d", s.draft.State.Events, before)
+	}
+	if after := len(b.journal()); after != before {
+		t.Errorf("the journal had %d events, now %d", before, after)
+	}
+	b.r.clients = sound
+	b.drive()
+	b.want(v1alpha1.ReasonCompleted, 1)
 }
 
 func TestPollInterval(t *testing.T) {
