@@ -149,7 +149,6 @@ func TestLateReply(t *testing.T) {
 	m := newModern(t, plainTool, nil)
 	m.call = func(n int, r modernRequest, w http.ResponseWriter) {
 		if n == 1 {
-			held.Add(1)
 			defer held.Done()
 			time.Sleep(300 * time.Millisecond)
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":"late"}]}}`, r.ID)
@@ -158,6 +157,7 @@ func TestLateReply(t *testing.T) {
 		fine(n, r, w)
 	}
 	s := newServer(t, m.URL)
+	held.Add(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if out := s.Call(ctx, aCall("x", repeatable)); out.Class != tool.ClassTimeout || out.Effect != tool.EffectUnknown {
