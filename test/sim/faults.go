@@ -119,7 +119,7 @@ func newFaults(w *world, o Options) *faults {
 		crash: 0.002 * level, refuse: 0.02 * level, unsure: 0.02 * level, slow: 0.02 * level,
 		stale: 0.5, lostEvent: 0.05 * level, lateEvent: 0.2 * level, twice: 0.05 * level,
 		toolLost: 0.12 * level, toolReject: 0.06, toolBroken: 0.08 * level, toolSlow: 0.2 * level, modelFails: 0.05 * level, destroyed: 0.05,
-		unsynced: 0.15, toolHangs: 0.04 * level,
+		unsynced: 0.15, toolHangs: 0.1 * level,
 	}
 	return f
 }

@@ -116,7 +116,10 @@ func (w *world) attend(run *v1alpha1.AgentRun) bool {
 		answer, _ := json.Marshal(map[string]string{run.Status.Question.ID: "this one"})
 		w.annotate(run, v1alpha1.AnnotationAnswer, string(answer), v1alpha1.AnnotationAnswerBy, "alice")
 	case len(run.Status.UnknownEffects) > 0:
-		w.settle(run)
+		// Finding out what became of something takes people longer than a click.
+		if w.quiet() || w.chance(0.15) {
+			w.settle(run)
+		}
 	default:
 		return false
 	}
