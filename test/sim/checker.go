@@ -274,7 +274,8 @@ func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h.name, h.namespace = object.Labels[v1alpha1.LabelRun], object.Namespace
 	h.refusals = nil
 	switch {
-	case h.gone:
+	case h.gone && !h.holds(object.Name):
+		// A create that comes late, which is for the collector.
 	case by == vandal:
 		c.damaged(h, object)
 	case h.destroyed >= 0:
@@ -282,6 +283,12 @@ func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	default:
 		c.appended(by, h, c.place(by, h, object.Name), object)
 	}
+}
+
+// holds says whether a segment is one that the journal has and that was not collected yet.
+// Until it is, its run may be gone: what is announced there is announced.
+func (h *runHistory) holds(name string) bool {
+	return slices.ContainsFunc(h.segments, func(s *segmentHistory) bool { return s.name == name && !s.gone })
 }
 
 // destroyed checks a write to a journal that somebody else deleted.

@@ -91,7 +91,7 @@ type rates struct {
 	stale, lostEvent, lateEvent, twice         float64
 	lostDelete, unsynced                       float64
 	toolLost, toolReject, toolBroken, toolSlow float64
-	toolHangs, modelFails, destroyed           float64
+	toolHangs, toolAway, modelFails, destroyed float64
 }
 
 // faults decides what goes wrong.
@@ -119,7 +119,7 @@ func newFaults(w *world, o Options) *faults {
 		crash: 0.002 * level, refuse: 0.02 * level, unsure: 0.02 * level, slow: 0.02 * level,
 		stale: 0.5, lostEvent: 0.05 * level, lateEvent: 0.2 * level, twice: 0.05 * level,
 		toolLost: 0.12 * level, toolReject: 0.06, toolBroken: 0.08 * level, toolSlow: 0.2 * level, modelFails: 0.05 * level, destroyed: 0.05,
-		unsynced: 0.15, toolHangs: 0.1 * level,
+		unsynced: 0.15, toolHangs: 0.1 * level, toolAway: 0.06 * level,
 	}
 	return f
 }

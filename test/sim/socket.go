@@ -99,7 +99,7 @@ func (x *exchange) connect() (tool.Outcome, bool) {
 	if err := x.wait(connect); err != nil {
 		return transport.NotSent(err, x.call, err.Err()), false
 	}
-	if p.toolsCutOff > w.elapsed || x.fault == FaultUnreachable {
+	if p.toolsCutOff > w.elapsed || x.fault == FaultUnreachable || w.chance(w.faults.rates.toolAway) {
 		return transport.NotSent(x.ctx, x.call, errLost), false
 	}
 	if gate := transport.GateOf(x.ctx); gate != nil {
