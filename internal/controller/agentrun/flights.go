@@ -312,11 +312,18 @@ func (f *Flights) stopRepeatable() {
 	}
 }
 
-// drop stops what a run has under way. What was given up may still come back.
+// drop stops what a run has under way. A call that may have an effect counts as given up:
+// others may have ended the run without knowing what became of it, and it may still say so.
 func (f *Flights) drop(uid types.UID) {
 	f.stop(uid)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, entry := range f.byRun[uid] {
+		if entry.effectful && !entry.done {
+			entry.done = true
+			f.lost[uid] = append(f.lost[uid], entry)
+		}
+	}
 	delete(f.byRun, uid)
 }
 

@@ -201,6 +201,24 @@ func TestAFlightThatHangsIsLanded(t *testing.T) {
 	}
 }
 
+// TestWhatIsDroppedMayStillSay checks that an outcome is kept which comes when somebody else
+// has ended the run: whoever was suspended meanwhile lets go of the run before it is told.
+func TestWhatIsDroppedMayStillSay(t *testing.T) {
+	f, executor, _, woken := newFlights(t)
+	f.start("uid", flightKey, &flight{call: "c1", attempt: 1, epoch: 3, effectful: true}, time.Minute, func(_ context.Context, landed *flight) {
+		landed.outcome = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted}
+	})
+	f.drop("uid")
+	if calls := f.underWay("uid", nil).calls; len(calls) != 0 {
+		t.Errorf("still under way: %v", calls)
+	}
+	executor.run()
+	landed := f.landed("uid")
+	if *woken != 1 || len(landed) != 1 || landed[0].epoch != 3 || landed[0].outcome.Effect != tool.EffectCommitted {
+		t.Errorf("woken %d times, landed %v", *woken, landed)
+	}
+}
+
 // TestWhatIsForgottenDoesNotComeBack checks that nothing is kept of a run that is gone.
 func TestWhatIsForgottenDoesNotComeBack(t *testing.T) {
 	f, executor, clock, woken := newFlights(t)
