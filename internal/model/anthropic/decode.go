@@ -1,9 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
-	"unicode/utf8"
-
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
@@ -29,16 +26,9 @@ func Decode(body []byte) model.Reply {
 
 // decode is Decode in a conversation that already has the used call ids.
 func decode(body []byte, used map[string]bool) model.Reply {
-	if !utf8.Valid(body) {
-		return wire.Malformed("it is not UTF-8 text")
-	}
-	// Valid first: it bounds the nesting, and the readers below look at parts only.
-	if !json.Valid(body) {
-		return wire.Malformed("it is not one JSON document")
-	}
-	top, err := wire.ParseObject(body)
-	if err != nil {
-		return wire.Malformed(err.Error())
+	top, problem := wire.ParseBody(body)
+	if problem != "" {
+		return wire.Malformed(problem)
 	}
 	reply := model.Reply{Usage: readUsage(top.Get("usage"))}
 	if id, ok := top.Text("id"); ok {
@@ -52,11 +42,7 @@ func decode(body []byte, used map[string]bool) model.Reply {
 	reply.StopReason = wire.StopReason(m.stop)
 	reply.Decision = m.decide(used)
 	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls || k == model.KindPaused {
-		reply.Raw = echoed(m.blocks)
-		if reply.Usage.OutputTokens == 0 {
-			// Nothing costs nothing; a reply did.
-			reply.Usage = model.Usage{}
-		}
+		wire.Keep(&reply, echoed(m.blocks))
 	}
 	return reply
 }

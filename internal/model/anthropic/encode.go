@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,7 +114,7 @@ func encodeTools(tools []model.Tool) ([]json.RawMessage, error) {
 		if !wire.LegalName.MatchString(t.Alias) {
 			return nil, fmt.Errorf("tool %d: its alias is not a legal name", i)
 		}
-		schema, err := encodeSchema(t.InputSchema)
+		schema, err := wire.ParseSchema(t.InputSchema)
 		if err != nil {
 			return nil, fmt.Errorf("tool %d: %w", i, err)
 		}
@@ -123,27 +122,7 @@ func encodeTools(tools []model.Tool) ([]json.RawMessage, error) {
 		if t.Description != "" {
 			tool = append(tool, wire.M("description", wire.Quote(t.Description)))
 		}
-		list = append(list, append(tool, wire.M("input_schema", schema)).Bytes())
+		list = append(list, append(tool, wire.M("input_schema", schema.Bytes())).Bytes())
 	}
 	return list, nil
-}
-
-// encodeSchema compacts a schema and adds what the vendor refuses a tool without: a type
-// at the root. Arguments are an object anyway, so it doesn't change what is accepted.
-func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
-	if len(schema) == 0 {
-		schema = json.RawMessage("{}")
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, schema); err != nil {
-		return nil, errors.New("the input schema is not valid JSON")
-	}
-	root, err := wire.ParseObject(compact.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("the input schema: %w", err)
-	}
-	if root.Get("type") != nil {
-		return compact.Bytes(), nil
-	}
-	return root.With("type", wire.Quote("object")).Bytes(), nil
 }

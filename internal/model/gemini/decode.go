@@ -1,10 +1,8 @@
 package gemini
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -41,16 +39,9 @@ func Decode(body []byte) model.Reply {
 
 // decode is Decode in a conversation that already has the used call ids.
 func decode(body []byte, used map[string]bool) model.Reply {
-	if !utf8.Valid(body) {
-		return wire.Malformed("it is not UTF-8 text")
-	}
-	// Valid first: it bounds the nesting, and the readers below look at parts only.
-	if !json.Valid(body) {
-		return wire.Malformed("it is not one JSON document")
-	}
-	top, err := wire.ParseObject(body)
-	if err != nil {
-		return wire.Malformed(err.Error())
+	top, problem := wire.ParseBody(body)
+	if problem != "" {
+		return wire.Malformed(problem)
 	}
 	reply := model.Reply{Usage: readUsage(top.Get("usageMetadata"))}
 	if id, ok := top.Text("responseId"); ok {
@@ -72,11 +63,7 @@ func decode(body []byte, used map[string]bool) model.Reply {
 	reply.StopReason = wire.StopReason(c.stop)
 	reply.Decision = c.decide(used)
 	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls {
-		reply.Raw = c.said.echo()
-		if reply.Usage.OutputTokens == 0 {
-			// Nothing costs nothing; a reply did.
-			reply.Usage = model.Usage{}
-		}
+		wire.Keep(&reply, c.said.echo())
 	}
 	return reply
 }

@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,32 +51,13 @@ func encodeTools(tools []model.Tool) (json.RawMessage, error) {
 			wire.M("name", wire.Quote(t.Alias)),
 			wire.M("description", wire.Quote(t.Description)),
 		}
-		schema, err := encodeSchema(t.InputSchema)
+		schema, err := wire.ParseSchema(t.InputSchema)
 		if err != nil {
 			return nil, fmt.Errorf("tool %d: %w", i, err)
 		}
-		list = append(list, append(declaration, wire.M("parametersJsonSchema", schema)).Bytes())
+		list = append(list, append(declaration, wire.M("parametersJsonSchema", schema.Bytes())).Bytes())
 	}
 	return wire.Array([]json.RawMessage{
 		wire.Object{wire.M("functionDeclarations", wire.Array(list))}.Bytes(),
 	}), nil
-}
-
-// encodeSchema compacts a schema and gives its root the type that arguments have anyway.
-func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
-	if len(schema) == 0 {
-		schema = json.RawMessage("{}")
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, schema); err != nil {
-		return nil, errors.New("the input schema is not valid JSON")
-	}
-	root, err := wire.ParseObject(compact.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("the input schema: %w", err)
-	}
-	if root.Get("type") == nil {
-		root = root.With("type", wire.Quote("object"))
-	}
-	return root.Bytes(), nil
 }

@@ -10,9 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/openaiapi"
@@ -55,23 +55,12 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 	if err != nil {
 		return model.Reply{}, wire.NotEncodable(err)
 	}
-	key, failure := c.address.Credential(c.Connection)
-	if failure != nil {
-		return model.Reply{}, failure
-	}
-	response, failure := c.Exchange(ctx, func(ctx context.Context, once http.RoundTripper) error {
-		service := sdk.NewChatCompletionService(c.address.Options(once, key, body)...)
+	send := func(ctx context.Context, options []option.RequestOption) error {
+		service := sdk.NewChatCompletionService(options...)
 		_, err := service.New(ctx, sdk.ChatCompletionNewParams{})
 		return err
+	}
+	return c.address.Ask(ctx, c.Connection, body, send, func(response wire.Response) (model.Reply, *model.Error) {
+		return Interpret(response, request)
 	})
-	if failure != nil {
-		return model.Reply{}, failure
-	}
-	reply, failure := Interpret(response, request)
-	if failure != nil {
-		failure.Code = wire.WithoutSecret(failure.Code, key)
-		return model.Reply{}, failure
-	}
-	wire.Scrub(&reply, key)
-	return reply, nil
 }

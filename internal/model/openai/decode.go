@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -28,16 +27,9 @@ func Decode(body []byte) model.Reply {
 
 // decode is Decode in a conversation that already has the used call ids.
 func decode(body []byte, used map[string]bool) model.Reply {
-	if !utf8.Valid(body) {
-		return wire.Malformed("it is not UTF-8 text")
-	}
-	// Valid first: it bounds the nesting, and the readers below look at parts only.
-	if !json.Valid(body) {
-		return wire.Malformed("it is not one JSON document")
-	}
-	top, err := wire.ParseObject(body)
-	if err != nil {
-		return wire.Malformed(err.Error())
+	top, problem := wire.ParseBody(body)
+	if problem != "" {
+		return wire.Malformed(problem)
 	}
 	reply := model.Reply{Usage: readUsage(top.Get("usage"))}
 	if id, ok := top.Text("id"); ok {
@@ -51,11 +43,7 @@ func decode(body []byte, used map[string]bool) model.Reply {
 	reply.StopReason = wire.StopReason(choice.stop)
 	reply.Decision = choice.decide(used)
 	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls {
-		reply.Raw = echoMessage(choice.raw, choice.message, choice.calls)
-		if reply.Usage.OutputTokens == 0 {
-			// Nothing costs nothing; a reply did.
-			reply.Usage = model.Usage{}
-		}
+		wire.Keep(&reply, echoMessage(choice.raw, choice.message, choice.calls))
 	}
 	return reply
 }

@@ -1,6 +1,7 @@
 package openaiapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
-// Credential reads what a request authenticates itself with, empty where there is nothing.
-func (a Address) Credential(connection *wire.Connection) (string, *model.Error) {
+// credential reads what a request authenticates itself with, empty where there is nothing.
+func (a Address) credential(connection *wire.Connection) (string, *model.Error) {
 	if !a.azure {
 		return connection.Key()
 	}
@@ -30,9 +31,9 @@ func (a Address) Credential(connection *wire.Connection) (string, *model.Error) 
 // key in a header of its own.
 const bearer = "Bearer "
 
-// Options make the vendor's SDK send body once, as it is, to this address. The path of the
+// options make the vendor's SDK send body once, as it is, to this address. The path of the
 // operation is the SDK's.
-func (a Address) Options(once http.RoundTripper, credential string, body []byte) []option.RequestOption {
+func (a Address) options(once http.RoundTripper, credential string, body []byte) []option.RequestOption {
 	options := []option.RequestOption{
 		option.WithBaseURL(a.base),
 		option.WithHTTPClient(&http.Client{Transport: unread{once}}),
@@ -76,4 +77,29 @@ func (t unread) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	_ = answer.Body.Close()
 	return nil, errAnswered
+}
+
+// Ask makes the one attempt at a request. Send has the SDK make it, and interpret reads
+// the answer; what either wire's SDK makes of the answer is of no interest.
+func (a Address) Ask(
+	ctx context.Context, connection *wire.Connection, body []byte,
+	send func(context.Context, []option.RequestOption) error, interpret func(wire.Response) (model.Reply, *model.Error),
+) (model.Reply, error) {
+	key, failure := a.credential(connection)
+	if failure != nil {
+		return model.Reply{}, failure
+	}
+	response, failure := connection.Exchange(ctx, func(ctx context.Context, once http.RoundTripper) error {
+		return send(ctx, a.options(once, key, body))
+	})
+	if failure != nil {
+		return model.Reply{}, failure
+	}
+	reply, failure := interpret(response)
+	if failure != nil {
+		failure.Code = wire.WithoutSecret(failure.Code, key)
+		return model.Reply{}, failure
+	}
+	wire.Scrub(&reply, key)
+	return reply, nil
 }

@@ -1,12 +1,10 @@
 package openaiapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -44,29 +42,17 @@ func (a Address) Tool(t model.Tool) (wire.Object, error) {
 	}, nil
 }
 
-// encodeSchema compacts a schema and adds what the vendor refuses a tool without: a root
-// of type object that has properties. Arguments are an object anyway, so neither changes
-// what the schema accepts.
+// encodeSchema adds what the vendor refuses a tool without beside a type at the root: it
+// has to have properties. That changes nothing of what the schema accepts.
 func encodeSchema(schema json.RawMessage) (json.RawMessage, error) {
-	if len(schema) == 0 {
-		schema = json.RawMessage("{}")
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, schema); err != nil {
-		return nil, errors.New("the input schema is not valid JSON")
-	}
-	root, err := wire.ParseObject(compact.Bytes())
+	root, err := wire.ParseSchema(schema)
 	if err != nil {
-		return nil, fmt.Errorf("the input schema: %w", err)
-	}
-	complete := root
-	if root.Get("type") == nil {
-		complete = complete.With("type", wire.Quote("object"))
+		return nil, err
 	}
 	if root.Get("properties") == nil {
-		complete = complete.With("properties", json.RawMessage("{}"))
+		root = root.With("properties", json.RawMessage("{}"))
 	}
-	return complete.Bytes(), nil
+	return root.Bytes(), nil
 }
 
 // cut shortens text to at most limit characters and marks where it did.

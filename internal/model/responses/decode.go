@@ -1,9 +1,7 @@
 package responses
 
 import (
-	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -27,16 +25,9 @@ func Decode(body []byte) model.Reply {
 
 // decode is Decode in a conversation with a past.
 func decode(body []byte, before past) model.Reply {
-	if !utf8.Valid(body) {
-		return wire.Malformed("it is not UTF-8 text")
-	}
-	// Valid first: it bounds the nesting, and the readers below look at parts only.
-	if !json.Valid(body) {
-		return wire.Malformed("it is not one JSON document")
-	}
-	top, err := wire.ParseObject(body)
-	if err != nil {
-		return wire.Malformed(err.Error())
+	top, problem := wire.ParseBody(body)
+	if problem != "" {
+		return wire.Malformed(problem)
 	}
 	reply := model.Reply{Usage: readUsage(top.Get("usage"))}
 	if id, ok := top.Text("id"); ok {
@@ -50,11 +41,7 @@ func decode(body []byte, before past) model.Reply {
 	reply.StopReason = wire.StopReason(o.word())
 	reply.Decision = o.decide(before)
 	if k := reply.Decision.Kind; k == model.KindFinal || k == model.KindCalls {
-		reply.Raw = echo(o.items, before)
-		if reply.Usage.OutputTokens == 0 {
-			// Nothing costs nothing; a reply did.
-			reply.Usage = model.Usage{}
-		}
+		wire.Keep(&reply, echo(o.items, before))
 	}
 	return reply
 }

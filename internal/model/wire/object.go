@@ -177,3 +177,24 @@ func List(value json.RawMessage) (items []json.RawMessage, ok bool) {
 	}
 	return items, json.Unmarshal(value, &items) == nil
 }
+
+// ParseSchema reads the input schema of a tool, without its white space, and gives its root
+// the type that arguments have anyway: vendors refuse a tool without. No schema is one
+// that accepts everything.
+func ParseSchema(schema json.RawMessage) (Object, error) {
+	if len(schema) == 0 {
+		schema = json.RawMessage("{}")
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, schema); err != nil {
+		return nil, errors.New("the input schema is not valid JSON")
+	}
+	root, err := ParseObject(compact.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("the input schema: %w", err)
+	}
+	if root.Get("type") == nil {
+		root = root.With("type", Quote("object"))
+	}
+	return root, nil
+}

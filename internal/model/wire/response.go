@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -37,6 +38,32 @@ func (r Response) RequestID() string {
 		}
 	}
 	return ""
+}
+
+// ParseBody reads the body of a success, which is one JSON object in UTF-8. The problem
+// is empty for one that is.
+func ParseBody(body []byte) (top Object, problem string) {
+	if !utf8.Valid(body) {
+		return nil, "it is not UTF-8 text"
+	}
+	// Valid first: it bounds the nesting, and readers look at parts only.
+	if !json.Valid(body) {
+		return nil, "it is not one JSON document"
+	}
+	top, err := ParseObject(body)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return top, ""
+}
+
+// Keep gives an answer what later requests repeat of it. Nothing costs nothing, and an
+// answer did: a report without output is none.
+func Keep(reply *model.Reply, raw json.RawMessage) {
+	reply.Raw = raw
+	if reply.Usage.OutputTokens == 0 {
+		reply.Usage = model.Usage{}
+	}
 }
 
 // CutOff is the decision of a reply that hit its output limit.
