@@ -179,7 +179,7 @@ func (s *State) applyDecisionMade(r Record, p DecisionMade) error {
 	turn := Turn{Number: s.Turns + 1, Decision: p, Part: r.Part}
 	seen := map[string]bool{}
 	for _, call := range p.Calls {
-		if call.ID == "" || seen[call.ID] || s.hasCall(call.ID) {
+		if call.ID == "" || seen[call.ID] || s.Call(call.ID) != nil {
 			return fmt.Errorf("call id %q is empty or used before", call.ID)
 		}
 		seen[call.ID] = true
@@ -228,15 +228,6 @@ func (p DecisionMade) check() error {
 		return fmt.Errorf("a decision of kind %q is not known", p.Kind)
 	}
 	return nil
-}
-
-func (s *State) hasCall(id string) bool {
-	for i := range s.Transcript {
-		if s.Transcript[i].call(id) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // useIntents takes the approved intents that cover calls out of the list, so that one

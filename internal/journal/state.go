@@ -219,7 +219,29 @@ func (s *State) Parked(now time.Time) time.Duration {
 // WaitingForTool is what a run was released for that waits for calls outside.
 const WaitingForTool = "WaitingForTool"
 
-// call finds a call of the open turn by id.
+// Call finds a call of any turn by id, nil for none.
+func (s *State) Call(id string) *CallState {
+	for i := range s.Transcript {
+		if call := s.Transcript[i].call(id); call != nil {
+			return call
+		}
+	}
+	return nil
+}
+
+// Effect finds the call that an effect key belongs to, nil for none.
+func (s *State) Effect(key string) *CallState {
+	for i := range s.Transcript {
+		for j := range s.Transcript[i].Calls {
+			if call := &s.Transcript[i].Calls[j]; call.Call.EffectKey == key {
+				return call
+			}
+		}
+	}
+	return nil
+}
+
+// call finds a call of the turn by id.
 func (t *Turn) call(id string) *CallState {
 	for i := range t.Calls {
 		if t.Calls[i].Call.ID == id {

@@ -125,7 +125,7 @@ func runeStart(text string, end int) int {
 // may show, with a line that says where it stands. The problem is for the model.
 func Page(state *journal.State, id string, offset int64) (page, problem string) {
 	const lineBytes = 96
-	call := find(state, id)
+	call := state.Call(id)
 	if call == nil || call.Last == nil || !call.Last.Final {
 		return "", "there is no result of a call with that id"
 	}
@@ -141,15 +141,4 @@ func Page(state *journal.State, id string, offset int64) (page, problem string) 
 		line += fmt.Sprintf("; go on at offset %d", end)
 	}
 	return line + "]\n" + text[begin:end], ""
-}
-
-func find(state *journal.State, id string) *journal.CallState {
-	for i := range state.Transcript {
-		for j := range state.Transcript[i].Calls {
-			if call := &state.Transcript[i].Calls[j]; call.Call.ID == id {
-				return call
-			}
-		}
-	}
-	return nil
 }

@@ -116,7 +116,7 @@ func identify(f Facts, batch []model.Call, position int) journal.Call {
 		ID: proposed.ID, ProviderID: proposed.ID, Alias: bounded(proposed.Alias, 256),
 		Arguments: proposed.Arguments, ArgumentsDigest: strictjson.Digest([]byte(proposed.Arguments)),
 	}
-	if !callID.MatchString(call.ID) || madeUp.MatchString(call.ID) || usedID(f.State, call.ID) {
+	if !callID.MatchString(call.ID) || madeUp.MatchString(call.ID) || f.State.Call(call.ID) != nil {
 		call.ID = makeUpID(f.State, batch, position)
 	}
 	if call.ID == call.ProviderID {
@@ -136,17 +136,6 @@ func makeUpID(s *journal.State, batch []model.Call, position int) string {
 		id += "x"
 	}
 	return id
-}
-
-func usedID(s *journal.State, id string) bool {
-	for i := range s.Transcript {
-		for j := range s.Transcript[i].Calls {
-			if s.Transcript[i].Calls[j].Call.ID == id {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // effectKey is the idempotency key of a call: a function of the run and the call's

@@ -73,7 +73,7 @@ func (v Verdicts) settleProblem(s *journal.State) string {
 	for _, key := range slices.Sorted(maps.Keys(v.Settlements)) {
 		switch effect := v.Settlements[key]; {
 		case !open[key]:
-			if !hasEffect(s, key) {
+			if s.Effect(key) == nil {
 				return "the annotation pawl.run/settle does not name an unknown outcome"
 			}
 		case effect != journal.EffectCommitted && effect != journal.EffectRejected:
@@ -90,7 +90,7 @@ func (v Verdicts) completeProblem(s *journal.State) string {
 		return "the annotation pawl.run/complete must be a JSON object"
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.Completions)) {
-		switch call := callOf(s, id); {
+		switch call := s.Call(id); {
 		case call == nil || call.Phase != journal.PhaseDeferred && call.Phase != journal.PhaseDone:
 			return "the annotation pawl.run/complete does not name a call that waits outside"
 		case call.Phase == journal.PhaseDeferred && v.CompleteBy == "":
@@ -98,17 +98,6 @@ func (v Verdicts) completeProblem(s *journal.State) string {
 		}
 	}
 	return ""
-}
-
-func callOf(s *journal.State, id string) *journal.CallState {
-	for i := range s.Transcript {
-		for j := range s.Transcript[i].Calls {
-			if call := &s.Transcript[i].Calls[j]; call.Call.ID == id {
-				return call
-			}
-		}
-	}
-	return nil
 }
 
 func unnamed(name string) string {
@@ -148,17 +137,6 @@ func askedBefore(s *journal.State, id string) bool {
 		waits := s.Question != nil && turn == s.OpenTurn()
 		if turn.Decision.Kind == journal.DecisionQuestion && !waits && strings.HasPrefix(id, fmt.Sprintf("q-%d-", turn.Number)) {
 			return true
-		}
-	}
-	return false
-}
-
-func hasEffect(s *journal.State, key string) bool {
-	for i := range s.Transcript {
-		for j := range s.Transcript[i].Calls {
-			if s.Transcript[i].Calls[j].Call.EffectKey == key {
-				return true
-			}
 		}
 	}
 	return false

@@ -156,14 +156,8 @@ func (j *Jobs) needed(ctx context.Context, meta *metav1.PartialObjectMetadata, o
 // settled says whether it is recorded what became of an effect. One that nobody knows of
 // keeps its Job: a person may look at it.
 func settled(state *journal.State, effectKey string) bool {
-	for i := range state.Transcript {
-		for c := range state.Transcript[i].Calls {
-			if call := &state.Transcript[i].Calls[c]; call.Call.EffectKey == effectKey {
-				return call.Phase == journal.PhaseDone
-			}
-		}
-	}
-	return false
+	call := state.Effect(effectKey)
+	return call != nil && call.Phase == journal.PhaseDone
 }
 
 // wakeJobs looks at the Jobs of calls of which an outcome was just committed.
