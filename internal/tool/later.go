@@ -26,6 +26,11 @@ type Deferrer interface {
 	CancelDeferred(ctx context.Context, call Call, handle string) error
 }
 
+// NothingLearned is the outcome of a Poll that brought no answer: all is as it was.
+func NothingLearned(message string) Outcome {
+	return Outcome{Class: ClassTransport, Effect: EffectUnknown, Retryable: true, Message: message}
+}
+
 // Input is what a service wants to know before it goes on with a call.
 type Input struct {
 	// Questions to people, in a stable order. None means that the service only wants to

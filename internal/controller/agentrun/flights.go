@@ -174,7 +174,7 @@ func (f *Flights) found(uid types.UID, entry *flight) bool {
 // hung is what is known of a flight that does not come back.
 func hung(entry *flight) *flight {
 	if entry.inquiry != "" {
-		return &flight{outcome: nothingLearned()}
+		return &flight{outcome: tool.NothingLearned(unasked)}
 	}
 	return &flight{
 		failure:       &model.Error{Class: model.ClassTransient, Sent: true, Detail: "the adapter did not come back"},
@@ -203,7 +203,7 @@ func (f *flight) fly(ctx context.Context, work func(context.Context, *flight)) {
 		const message = "the operator failed while it was under way"
 		switch {
 		case f.inquiry != "":
-			f.outcome = nothingLearned()
+			f.outcome = tool.NothingLearned(unasked)
 		case f.call != "":
 			f.outcome = tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Message: message}
 		case f.asked != nil:

@@ -18,10 +18,8 @@ const (
 	recalls inquiry = "recall"
 )
 
-// nothingLearned is the outcome of an inquiry that brought no answer: all is as it was.
-func nothingLearned() tool.Outcome {
-	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true}
-}
+// unasked says of an inquiry that brought no answer why; nobody is shown it.
+const unasked = "nobody could be asked"
 
 // inquire asks about calls that go on outside. Nothing is begun by it, so it needs no
 // claim; whoever records an answer claims the run.
@@ -36,7 +34,7 @@ func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry
 		entry := &flight{call: sending.Call.ID, attempt: sending.Attempt, inquiry: kind, epoch: request.Epoch}
 		handle := sending.Deferred.Handle
 		r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
-			landed.outcome = nothingLearned()
+			landed.outcome = tool.NothingLearned(unasked)
 			server, name, err := r.clients.Tool(ctx, object.Namespace, policies, sending.Call.Tool)
 			if err != nil {
 				return

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 )
 
 var _ tool.Deferrer = (*Server)(nil)
+
+const cannotAsk = "the service could not be asked about the call"
 
 // accepted reads a 202: with a Location of the service's own it is a call that goes on,
 // without one nobody will ever know.
@@ -35,12 +36,7 @@ func (s *Server) accepted(call tool.Call, resp *http.Response) tool.Outcome {
 // goesOn is the outcome of a call that has not ended yet, its handle being the URL to ask at.
 func goesOn(handle string, header http.Header) tool.Outcome {
 	return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Message: "the service goes on with it",
-		Deferred: &tool.Deferred{Handle: handle, PollAfter: retryAfter(header)}}
-}
-
-// nothingLearned is the outcome of asking in vain.
-func nothingLearned() tool.Outcome {
-	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true, Message: "the service could not be asked about the call"}
+		Deferred: &tool.Deferred{Handle: handle, PollAfter: transport.RetryAfter(header.Get("Retry-After"), time.Now())}}
 }
 
 // statusURL resolves a Location. Credentials go to the service alone, so another origin is
@@ -58,31 +54,21 @@ func (s *Server) statusURL(location string) (*url.URL, error) {
 	return address, nil
 }
 
-// retryAfter reads Retry-After in seconds; a date says when a person should look, not when
-// a machine may.
-func retryAfter(header http.Header) time.Duration {
-	seconds, err := strconv.Atoi(strings.TrimSpace(header.Get("Retry-After")))
-	if err != nil || seconds < 0 || seconds > 86400 {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
-}
-
 // Poll implements tool.Deferrer: GET the status URL. 202 says that the call goes on,
 // another 2xx is its result, a 4xx refuses it, and everything else says nothing.
 func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.Outcome {
 	address, err := s.statusURL(handle)
 	if err != nil {
-		return nothingLearned() // the policy names another service by now
+		return tool.NothingLearned(cannotAsk) // the policy names another service by now
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		return nothingLearned()
+		return tool.NothingLearned(cannotAsk)
 	}
 	s.identify(ctx, req, call)
 	resp, sending, err := s.client.Send(req, false)
 	if err != nil {
-		return nothingLearned()
+		return tool.NothingLearned(cannotAsk)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch code := resp.StatusCode; {
@@ -91,7 +77,7 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 	case code >= 200 && code <= 299:
 		out := s.result(ctx, call, resp)
 		if out.Class != tool.ClassOK {
-			return nothingLearned() // it broke off, and can be asked for again
+			return tool.NothingLearned(cannotAsk) // it broke off, and can be asked for again
 		}
 		out.Receipt = transport.Receipt(resp.Header)
 		return out
@@ -104,7 +90,7 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 		out.Class, out.Retryable = tool.ClassRejected, false // refused for good
 		return out
 	default:
-		return nothingLearned()
+		return tool.NothingLearned(cannotAsk)
 	}
 }
 

@@ -183,17 +183,14 @@ func goesOn(name string) tool.Outcome {
 		Deferred: &tool.Deferred{Handle: name, PollAfter: lookAfter}}
 }
 
-// nothingLearned is the outcome of looking in vain.
-func nothingLearned() tool.Outcome {
-	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true, Message: "the call's job could not be looked at"}
-}
+const cannotLook = "the call's job could not be looked at"
 
 // Poll implements tool.Deferrer: it looks at the job.
 func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.Outcome {
 	job := jobOf(call, handle)
 	state, err := s.cluster.Look(ctx, job)
 	if err != nil {
-		return nothingLearned()
+		return tool.NothingLearned(cannotLook)
 	}
 	if state.Phase == NoImage {
 		return s.giveUp(ctx, call, job)
@@ -205,12 +202,12 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 // have come in the meantime.
 func (s *Server) giveUp(ctx context.Context, call tool.Call, job Job) tool.Outcome {
 	if err := s.cluster.Delete(ctx, job); err != nil {
-		return nothingLearned()
+		return tool.NothingLearned(cannotLook)
 	}
 	state, err := s.cluster.Look(ctx, job)
 	switch {
 	case err != nil:
-		return nothingLearned()
+		return tool.NothingLearned(cannotLook)
 	case state.Started:
 		return understand(call, job.Name, state)
 	default:

@@ -257,12 +257,15 @@ func TestPollAnswers(t *testing.T) {
 	} {
 		m := newModern(t, plainTool, func(_ int, r modernRequest, w http.ResponseWriter) { tc.answer(r, w) })
 		s := serverWith(t, mcptool.Options{URL: m.URL, Capabilities: everything})
-		out := s.Poll(t.Context(), aCall("x"), "t")
-		if out.Class != tc.class || out.Effect != tc.effect || out.Retryable != tc.retryable || strings.Contains(out.Message, "s3cr3t") {
-			t.Errorf("%s: outcome %+v", name, out)
-		}
-		if out.Deferred != nil && (out.Deferred.PollAfter != 5*time.Second || out.Deferred.Lifetime != 0) {
-			t.Errorf("%s: %+v", name, out.Deferred)
+		// That a call may be sent again is no reason to ask again about a task that has ended.
+		for _, call := range []tool.Call{aCall("x"), aCall("x", repeatable)} {
+			out := s.Poll(t.Context(), call, "t")
+			if out.Class != tc.class || out.Effect != tc.effect || out.Retryable != tc.retryable || strings.Contains(out.Message, "s3cr3t") {
+				t.Errorf("%s, repeatable %v: outcome %+v", name, call.Repeatable, out)
+			}
+			if out.Deferred != nil && (out.Deferred.PollAfter != 5*time.Second || out.Deferred.Lifetime != 0) {
+				t.Errorf("%s: %+v", name, out.Deferred)
+			}
 		}
 	}
 }

@@ -58,14 +58,14 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 	case a.code() == codeInvalidParams || a.code() == codeResourceNotFound:
 		return final(unknown(call, "the server does not know the task any more"))
 	case err != nil:
-		return pollLater("the task could not be asked after: " + taskReason(ctx, err))
+		return tool.NothingLearned("the task could not be asked after: " + taskReason(ctx, err))
 	}
 	r := a.result
 	kind, typed := r["resultType"]
 	// Servers say "complete" here, since the answer is the whole of what was asked for; the
 	// extension's own examples say "task".
 	if typed && kind != "complete" && kind != "task" || r["taskId"] != handle {
-		return pollLater("the server's answer is not about the task")
+		return tool.NothingLearned("the server's answer is not about the task")
 	}
 	switch r["status"] {
 	case "working":
@@ -79,22 +79,17 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 		if !ok {
 			return final(unknown(call, "the task failed without saying how"))
 		}
-		return protocolError(call, answer{failure: failure})
+		return final(protocolError(call, answer{failure: failure}))
 	case "cancelled":
 		return final(unknown(call, "the server gave the task up"))
 	}
-	return pollLater("the task is in a state that is not known")
+	return tool.NothingLearned("the task is in a state that is not known")
 }
 
 // final makes an outcome that asking again won't change.
 func final(out tool.Outcome) tool.Outcome {
 	out.Retryable = false
 	return out
-}
-
-// pollLater is the outcome of asking in vain.
-func pollLater(message string) tool.Outcome {
-	return tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectUnknown, Retryable: true, Message: message}
 }
 
 // taskInput is the outcome of a task that waits for input.
@@ -120,7 +115,7 @@ func (v *visit) taskResult(ctx context.Context, call tool.Call, a answer) tool.O
 	}
 	c, err := v.catalogue(ctx)
 	if err != nil {
-		return pollLater("the tools could not be listed, so that the task's result can't be checked: " + taskReason(ctx, err))
+		return tool.NothingLearned("the tools could not be listed, so that the task's result can't be checked: " + taskReason(ctx, err))
 	}
 	o := c.offers[call.Tool]
 	if o == nil {
