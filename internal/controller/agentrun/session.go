@@ -50,25 +50,14 @@ type session struct {
 }
 
 // open returns the session of a run, reading the journal where none is in hand, and nil
-// for a run that is gone. How far the journal must go is read first, and live: a cache
-// that lags behind would let a lost journal pass for one that never began.
+// for a run that is gone.
 func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*session, error) {
 	// A journal that had not begun is read again: somebody else may have begun it.
 	if s := r.memory.session(object.UID); s != nil && s.draft.State.Events > 0 {
 		return s, nil
 	}
-	mark := &v1alpha1.AgentRun{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), mark); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if mark.UID != object.UID {
-		return nil, nil
-	}
-	if canary.Is(canary.StaleMark) {
-		mark = object
-	}
-	log, records, err := r.store.Load(ctx, object)
-	if err != nil {
+	log, records, err := r.loadWhole(ctx, object)
+	if err != nil || log == nil {
 		return nil, err
 	}
 	state, err := journal.Fold(string(object.UID), records)
@@ -76,12 +65,40 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 		place := store.SegmentName(string(object.UID), log.Segments())
 		return nil, &store.CorruptError{Place: place, Problem: err.Error()}
 	}
-	if err := checkMark(mark, log, records); err != nil {
-		return nil, err
-	}
 	s := &session{uid: object.UID, key: client.ObjectKeyFromObject(object), log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
 	r.memory.hold(s)
 	return s, nil
+}
+
+// loadWhole reads a journal and what status has seen of it, and returns no log for a run
+// that is gone. Status is read live, since a cache that lags behind would let a lost journal
+// pass for one that never began, and after the journal, or an end that is written, seen and
+// cut off while this worker reads would not be missed. A journal that is shorter than status
+// says has grown in between, or is not whole: reading it once more tells.
+func (r *Reconciler) loadWhole(ctx context.Context, object *v1alpha1.AgentRun) (*store.Log, []journal.Record, error) {
+	log, records, err := r.store.Load(ctx, object)
+	if err != nil {
+		return nil, nil, err
+	}
+	mark := &v1alpha1.AgentRun{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), mark); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	if mark.UID != object.UID {
+		return nil, nil, nil
+	}
+	if canary.Is(canary.StaleMark) {
+		mark = object
+	}
+	if known := mark.Status.Journal; known != nil && int64(len(records)) < known.Events {
+		if log, records, err = r.store.Load(ctx, object); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := checkMark(mark, log, records); err != nil {
+		return nil, nil, err
+	}
+	return log, records, nil
 }
 
 // checkMark compares a journal with what status has seen of it: a chain shows what was
