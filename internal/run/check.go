@@ -113,3 +113,10 @@ func attemptsAt(s *journal.State, id string) int32 {
 	}
 	return 0
 }
+
+// Undecided says whether the journal does not say yet how a call ends. What its sender
+// knows is then no evidence, but may become some.
+func Undecided(s *journal.State, id string) bool {
+	call := openCall(s, id)
+	return call != nil && (call.Phase == journal.PhaseDispatched || call.Phase == journal.PhaseRetrying)
+}

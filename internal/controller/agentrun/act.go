@@ -82,11 +82,16 @@ func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
 // this one sent: under the other's epoch, as evidence for what is unknown.
 func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	for _, landed := range r.flights.landed(s.uid) {
-		s.settled = append(s.settled, landed)
-		if landed.call == "" || landed.check || landed.inquiry != "" {
+		o := landed.outcome
+		isCall := landed.call != "" && !landed.check && landed.inquiry == ""
+		if isCall && o.Effect == tool.EffectCommitted && run.Undecided(s.draft.State, landed.call) {
+			// The other one may have to call it unknown.
 			continue
 		}
-		o := landed.outcome
+		s.settled = append(s.settled, landed)
+		if !isCall {
+			continue
+		}
 		entry, fits := run.RecordLate(r.facts(object, s, rules{}), landed.call, landed.epoch, string(o.Effect), o.Value, o.Receipt)
 		if !fits {
 			continue
