@@ -95,6 +95,8 @@ type runHistory struct {
 	// cache then.
 	gone      bool
 	witnesses []*process
+	// stray is true once its journal went on in a segment that was created after it was gone.
+	stray bool
 	// refusals are when, and to whom, the API server refused the journal since it last took
 	// some of it.
 	refusals []refusal
@@ -275,7 +277,8 @@ func (c *checker) segment(by string, object *corev1.ConfigMap) {
 	h.refusals = nil
 	switch {
 	case h.gone && !h.holds(object.Name):
-		// A create that comes late, which is for the collector.
+		// A create that comes late, which is for the collector. What it announces is announced.
+		h.stray = true
 	case by == vandal:
 		c.damaged(h, object)
 	case h.destroyed >= 0:

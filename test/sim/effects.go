@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
@@ -218,6 +220,9 @@ func (c *checker) sent(p *process, call tool.Call, known *toolSpec) {
 	if h.destroyed >= 0 || h.gone && known.class == v1alpha1.EffectReadOnly {
 		return
 	}
+	if h.stray && (d == nil || d.attempt < call.Attempt) {
+		return
+	}
 	if d == nil || d.attempt < call.Attempt {
 		c.fail("dispatch is committed before it is sent", "%s of %s attempt %d", call.ID, call.RunName, call.Attempt)
 		return
@@ -267,7 +272,8 @@ const recordWithin = 12 * time.Second
 // returned notes what a worker was told, and looks later whether the journal says so.
 func (c *checker) returned(p *process, call tool.Call, known *toolSpec, outcome tool.Outcome) {
 	h := c.run(types.UID(call.RunUID))
-	if d := h.dispatches[call.ID]; d != nil && d.by == p.id {
+	if d, found := h.dispatches[call.ID], h.call(call.ID); d != nil && d.by == p.id && found.Phase == journal.PhaseDispatched {
+		// What is told of an attempt that others have called unknown is for the evidence.
 		d.outcomes[call.Attempt] = string(outcome.Effect)
 	}
 	if known.class != v1alpha1.EffectReadOnly && outcome.Effect != tool.EffectUnknown {
@@ -285,10 +291,10 @@ func (h *runHistory) open(found *journal.CallState, call tool.Call, effect tool.
 	return unknown && effect == tool.EffectCommitted
 }
 
-// hindered says whether something kept a process from its work since a moment.
-func (p *process) hindered(since time.Duration) bool {
+// hindered says whether something kept a process from its work at a run since a moment.
+func (p *process) hindered(run reconcile.Request, since time.Duration) bool {
 	w := p.w
-	return p.stopped || p.leaving || p.cutOff > since || w.server.away > since || w.server.busy.until > since || p.troubled >= since || w.server.quotaEnds > since
+	return p.stopped || p.leaving || p.queue.backsOff(run) || p.cutOff > since || w.server.away > since || w.server.busy.until > since || p.troubled >= since || w.server.quotaEnds > since
 }
 
 func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, effect tool.EffectState, since time.Duration) {
@@ -296,7 +302,7 @@ func (c *checker) expectRecord(p *process, h *runHistory, call tool.Call, effect
 		found := h.call(call.ID)
 		switch {
 		case p.dead || h.gone || h.destroyed >= 0 || h.damaged || found == nil || !h.open(found, call, effect):
-		case p.hindered(since):
+		case p.hindered(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: h.namespace, Name: h.name}}, since):
 			c.expectRecord(p, h, call, effect, c.w.elapsed)
 		default:
 			c.fail("an outcome is recorded as soon as it is known", "%s knows since %s what became of %s of %s", p.id, since, call.ID, call.RunName)

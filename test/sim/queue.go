@@ -130,3 +130,9 @@ func (q *queue) finish(request reconcile.Request, result reconcile.Result, err e
 	}
 	q.serve()
 }
+
+// backsOff says whether a request waits to be tried again after it failed.
+func (q *queue) backsOff(request reconcile.Request) bool {
+	_, waits := q.due[request]
+	return waits && q.failures[request] > 0
+}
