@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -83,6 +84,60 @@ func TestAJournalThatIsDamaged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAJournalThatChangesWhileItIsRead checks that status is read after the journal: what
+// another worker writes and shows in between must be there when the journal is read again.
+func TestAJournalThatChangesWhileItIsRead(t *testing.T) {
+	for name, want := range map[string]v1alpha1.Reason{
+		"it grows":                 v1alpha1.ReasonInputRequired,
+		"its end is cut off again": v1alpha1.ReasonCheckpointFailed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := waiting(t)
+			whole, shown := &corev1.ConfigMap{}, b.object()
+			if err := b.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: store.SegmentName("uid-1", 1)}, whole); err != nil {
+				t.Fatal(err)
+			}
+			last := fmt.Sprintf("e%06d", shown.Status.Journal.Events)
+			earlier := shown.DeepCopy()
+			earlier.Status.Journal.Events--
+			earlier.Status.Journal.Head = strictjson.Digest([]byte(whole.Data[fmt.Sprintf("e%06d", earlier.Status.Journal.Events)]))
+			if err := b.api.SubResource("status").Update(t.Context(), earlier); err != nil {
+				t.Fatal(err)
+			}
+			b.edit(func(segment *corev1.ConfigMap) { delete(segment.Data, last) })
+			reads := 0
+			b.read = func(object client.Object) {
+				if _, journal := object.(*corev1.ConfigMap); !journal {
+					return
+				}
+				if reads++; reads > 1 {
+					return
+				}
+				if err := b.api.SubResource("status").Update(t.Context(), b.shows(shown.Status)); err != nil {
+					t.Error(err)
+				}
+				if want != v1alpha1.ReasonCheckpointFailed {
+					b.edit(func(segment *corev1.ConfigMap) { segment.Data = whole.Data })
+				}
+			}
+			writes := 0
+			b.fault = func(*corev1.ConfigMap) fault { writes++; return fault{} }
+			b.drive()
+			b.want(want, 1)
+			if want == v1alpha1.ReasonCheckpointFailed && writes != 0 {
+				t.Errorf("%d writes to a journal whose end is gone", writes)
+			}
+		})
+	}
+}
+
+// shows is the run as it is now with another status.
+func (b *bench) shows(status v1alpha1.AgentRunStatus) *v1alpha1.AgentRun {
+	object := b.object()
+	object.Status = status
+	return object
 }
 
 // later makes the journal one that a later build has gone on with.

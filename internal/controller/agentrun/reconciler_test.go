@@ -49,6 +49,8 @@ type bench struct {
 	answer chan struct{}
 	// fault decides about each write of a ConfigMap; nil lets it be.
 	fault func(segment *corev1.ConfigMap) fault
+	// read, where set, is told of each object after it was read.
+	read func(object client.Object)
 }
 
 // fault is what becomes of a write.
@@ -81,7 +83,7 @@ func newBench(t *testing.T, script ...v1alpha1.ScriptStep) *bench {
 	b.api = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.AgentRun{}, &v1alpha1.Model{}).
 		WithObjects(sampleModel(script), samplePolicy(service.URL), sampleRun()).
-		WithInterceptorFuncs(interceptor.Funcs{Create: b.create, Update: b.update}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: b.create, Update: b.update, Get: b.get}).
 		Build()
 	b.restart()
 	return b
@@ -115,6 +117,14 @@ func (a alone) State(other string) worker.State {
 		return worker.Live
 	}
 	return worker.Dead
+}
+
+func (b *bench) get(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := api.Get(ctx, key, object, options...)
+	if b.read != nil {
+		b.read(object)
+	}
+	return err
 }
 
 func (b *bench) create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
