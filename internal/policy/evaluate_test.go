@@ -233,29 +233,3 @@ func TestConflictKey(t *testing.T) {
 		t.Errorf("without conflictKey: %q, %v, %v", key, has, err)
 	}
 }
-
-func TestStricter(t *testing.T) {
-	allowed := Verdict{Action: v1alpha1.ActionAllow, Rule: "a"}
-	denied := Verdict{Action: v1alpha1.ActionDeny, OnDeny: v1alpha1.ConsequenceReturnToModel, Rule: "d"}
-	ended := Verdict{Action: v1alpha1.ActionDeny, OnDeny: v1alpha1.ConsequenceEnd, Rule: "e"}
-	asked := func(seconds int32, onTimeout, onDeny v1alpha1.Consequence) Verdict {
-		return Verdict{Action: v1alpha1.ActionAsk, Rule: "q", Approval: Approval{TimeoutSeconds: seconds, OnTimeout: onTimeout, OnDeny: onDeny}}
-	}
-	// From the loosest to the strictest.
-	order := []Verdict{
-		allowed,
-		asked(100, v1alpha1.ConsequenceReturnToModel, v1alpha1.ConsequenceReturnToModel),
-		asked(10, v1alpha1.ConsequenceReturnToModel, v1alpha1.ConsequenceReturnToModel),
-		asked(100, v1alpha1.ConsequenceEnd, v1alpha1.ConsequenceReturnToModel),
-		asked(100, v1alpha1.ConsequenceReturnToModel, v1alpha1.ConsequenceEnd),
-		denied,
-		ended,
-	}
-	for i, a := range order {
-		for j, b := range order {
-			if diff := cmp.Diff(order[max(i, j)], Stricter(a, b)); diff != "" {
-				t.Errorf("%d and %d: -want +got:\n%s", i, j, diff)
-			}
-		}
-	}
-}
