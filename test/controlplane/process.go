@@ -47,6 +47,14 @@ func (c *ControlPlane) PID(component Component) (int, error) {
 	return pid, nil
 }
 
+// Replace says that a component is another process now, which StartProcess started.
+func (c *ControlPlane) Replace(component Component, process *Process) error {
+	if err := os.WriteFile(c.pidFile(component), []byte(strconv.Itoa(process.PID())), 0o644); err != nil {
+		return fmt.Errorf("noting the pid of %s: %w", component, err)
+	}
+	return nil
+}
+
 // LogFile returns the path of the log of a component, or of a program that StartProcess started.
 func (c *ControlPlane) LogFile(component Component) string {
 	return filepath.Join(c.dir, "logs", string(component)+".log")

@@ -43,6 +43,7 @@ func restartComponent(component controlplane.Component) {
 			time.Sleep(250 * time.Millisecond)
 		case <-time.After(3 * time.Second):
 			restarted = append(restarted, process)
+			Expect(env.Plane.Replace(component, process)).To(Succeed())
 			return
 		}
 	}

@@ -39,6 +39,8 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 	state := s.draft.State
 	facts := r.facts(object, s, rules)
 	switch {
+	case landed.stale(state, r.worker):
+		return run.Entry{}, false
 	case landed.configuration != nil:
 		s.configuration = landed.configuration
 		return run.Entry{}, false
@@ -83,7 +85,7 @@ func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
 func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	for _, landed := range r.flights.landed(s.uid) {
 		o := landed.outcome
-		isCall := landed.call != "" && !landed.check && landed.inquiry == ""
+		isCall := landed.call != "" && !landed.check && landed.inquiry == "" && !landed.withheld
 		if isCall && o.Effect == tool.EffectCommitted && run.Undecided(s.draft.State, landed.call) {
 			// The other one may have to call it unknown.
 			continue

@@ -108,12 +108,12 @@ func TestAJournalThatChangesWhileItIsRead(t *testing.T) {
 			}
 			b.edit(func(segment *corev1.ConfigMap) { delete(segment.Data, last) })
 			reads := 0
-			b.read = func(object client.Object) {
+			b.read = func(object client.Object) error {
 				if _, journal := object.(*corev1.ConfigMap); !journal {
-					return
+					return nil
 				}
 				if reads++; reads > 1 {
-					return
+					return nil
 				}
 				if err := b.api.SubResource("status").Update(t.Context(), b.shows(shown.Status)); err != nil {
 					t.Error(err)
@@ -121,6 +121,7 @@ func TestAJournalThatChangesWhileItIsRead(t *testing.T) {
 				if want != v1alpha1.ReasonCheckpointFailed {
 					b.edit(func(segment *corev1.ConfigMap) { segment.Data = whole.Data })
 				}
+				return nil
 			}
 			writes := 0
 			b.fault = func(*corev1.ConfigMap) fault { writes++; return fault{} }

@@ -47,6 +47,8 @@ type flight struct {
 	inquiry inquiry
 	// epoch under which the call was dispatched.
 	epoch int64
+	// withheld is true for an attempt that was announced, so far as is known, and not sent.
+	withheld bool
 	// asked is the request that the model was given.
 	asked *run.Asked
 	// cut is true once it was ended because this process leaves: somebody else does it again.

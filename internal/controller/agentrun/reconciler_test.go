@@ -49,8 +49,8 @@ type bench struct {
 	answer chan struct{}
 	// fault decides about each write of a ConfigMap; nil lets it be.
 	fault func(segment *corev1.ConfigMap) fault
-	// read, where set, is told of each object after it was read.
-	read func(object client.Object)
+	// read, where set, is told of each object after it was read, and may fail the reading.
+	read func(object client.Object) error
 }
 
 // fault is what becomes of a write.
@@ -120,11 +120,10 @@ func (a alone) State(other string) worker.State {
 }
 
 func (b *bench) get(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	err := api.Get(ctx, key, object, options...)
-	if b.read != nil {
-		b.read(object)
+	if err := api.Get(ctx, key, object, options...); err != nil || b.read == nil {
+		return err
 	}
-	return err
+	return b.read(object)
 }
 
 func (b *bench) create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {

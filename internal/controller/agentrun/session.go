@@ -183,6 +183,7 @@ func (r *Reconciler) inherit(s *session) error {
 func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	if len(s.draft.Records) > 0 {
 		if err := r.store.Append(ctx, s.log, s.draft.Records, s.draft.State.EffectsOpen()); err != nil {
+			r.flights.withhold(s.uid, s.draft.Records)
 			r.memory.drop(s.uid)
 			return err
 		}
