@@ -299,37 +299,46 @@ func checkRaw(t *testing.T, got model.Reply) {
 		}
 		return
 	}
-	var message struct {
-		Role  string `json:"role"`
-		Calls []struct {
-			ID       string `json:"id"`
-			Function struct {
-				Name      string `json:"name"`
-				Arguments string `json:"arguments"`
-			} `json:"function"`
-		} `json:"tool_calls"`
+	message := exactly(t, got.Raw)
+	if string(message["role"]) != `"assistant"` {
+		t.Errorf("the raw message has role %s", message["role"])
 	}
-	if err := json.Unmarshal(got.Raw, &message); err != nil {
-		t.Fatalf("the raw message can't be echoed: %v\n%s", err, got.Raw)
+	var calls []json.RawMessage
+	if listed := message["tool_calls"]; listed != nil && json.Unmarshal(listed, &calls) != nil {
+		t.Fatalf("the raw message has calls that are no list: %s", got.Raw)
 	}
-	if message.Role != "assistant" {
-		t.Errorf("the raw message has role %q", message.Role)
-	}
-	if len(message.Calls) != len(got.Decision.Calls) {
-		t.Fatalf("%d calls, %d in the raw message", len(got.Decision.Calls), len(message.Calls))
+	if len(calls) != len(got.Decision.Calls) {
+		t.Fatalf("%d calls, %d in the raw message", len(got.Decision.Calls), len(calls))
 	}
 	ids := map[string]bool{}
-	for i, c := range message.Calls {
-		if want := got.Decision.Calls[i].ID; c.ID != want || c.ID == "" {
-			t.Errorf("call %d has id %q, in the raw message %q", i, want, c.ID)
+	for i, raw := range calls {
+		call := exactly(t, raw)
+		id, arguments := text(t, call["id"]), text(t, exactly(t, call["function"])["arguments"])
+		if want := got.Decision.Calls[i].ID; id != want || id == "" {
+			t.Errorf("call %d has id %q, in the raw message %q", i, want, id)
 		}
-		if ids[c.ID] {
-			t.Errorf("two calls have the id %q", c.ID)
+		if ids[id] {
+			t.Errorf("two calls have the id %q", id)
 		}
-		ids[c.ID] = true
-		var object map[string]any
-		if err := json.Unmarshal([]byte(c.Function.Arguments), &object); err != nil {
-			t.Errorf("call %d is echoed with arguments that are no object: %v", i, err)
-		}
+		ids[id] = true
+		exactly(t, json.RawMessage(arguments))
 	}
+}
+
+// exactly reads a JSON object by the exact names of its members, unlike structs.
+func exactly(t *testing.T, raw json.RawMessage) map[string]json.RawMessage {
+	t.Helper()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		t.Fatalf("can't be echoed: %v\n%s", err, raw)
+	}
+	return members
+}
+
+func text(t *testing.T, raw json.RawMessage) (value string) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.Fatalf("not a string: %s", raw)
+	}
+	return value
 }

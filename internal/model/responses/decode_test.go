@@ -261,19 +261,21 @@ func checkReply(t *testing.T, got model.Reply) {
 // checkEcho checks what holds for what goes back of every reply.
 func checkEcho(t *testing.T, got model.Reply) {
 	t.Helper()
-	var items []struct {
-		Type   string `json:"type"`
-		CallID string `json:"call_id"`
-		Name   string `json:"name"`
-	}
+	// By the exact names of their members: structs would take "Type" for type.
+	var items []map[string]json.RawMessage
 	if err := json.Unmarshal(got.Raw, &items); err != nil || len(items) == 0 {
 		t.Fatalf("raw is no list of items: %s (%v)", got.Raw, err)
 	}
 	var echoes []string
 	for _, i := range items {
-		if i.Type == "function_call" {
-			echoes = append(echoes, i.CallID)
+		if string(i["type"]) != `"function_call"` {
+			continue
 		}
+		var id string
+		if err := json.Unmarshal(i["call_id"], &id); err != nil {
+			t.Errorf("a call is echoed without an id: %s", got.Raw)
+		}
+		echoes = append(echoes, id)
 	}
 	var want []string
 	for _, c := range got.Decision.Calls {
@@ -282,7 +284,7 @@ func checkEcho(t *testing.T, got model.Reply) {
 	if diff := cmp.Diff(want, echoes); diff != "" {
 		t.Errorf("ids in the echo (-decision +raw):\n%s", diff)
 	}
-	if items[len(items)-1].Type == "reasoning" {
+	if string(items[len(items)-1]["type"]) == `"reasoning"` {
 		t.Errorf("a thought at the end of %s", got.Raw)
 	}
 }
