@@ -361,6 +361,20 @@ type ToolProperties struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[$]([.][A-Za-z_][A-Za-z0-9_-]*)+$')",message="write '$' and the names of members, joined by dots, such as $.time"
 	IgnoreForProgress []string `json:"ignoreForProgress,omitempty"`
+
+	// redact lists, as JSONPath (RFC 9535), what of a result is replaced by "[redacted]"
+	// before anything of it is stored or shown, such as "$.customer.email", "$.items[*].price"
+	// or "$..token". It holds for errors, for results that come late, are looked up or are
+	// delivered by people too. A result that is not JSON is withheld as a whole, and so is
+	// one that was cut at maxResultBytes. Checked by the operator, which reports problems in
+	// status. A call keeps the paths of the moment at which it was proposed; later ones
+	// come on top.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Redact []string `json:"redact,omitempty"`
 }
 
 // EffectReconcile is where effects are looked up.

@@ -179,6 +179,8 @@ type Call struct {
 	MaxResultBytes     int32  `json:"maxResultBytes,omitempty"`
 	IncludeBinary      bool   `json:"includeBinary,omitempty"`
 	Required           bool   `json:"required,omitempty"`
+	// Redact lists as JSONPath what is left out of the result before it is stored.
+	Redact []string `json:"redact,omitempty"`
 	// Reconcile is the address where the effect can be looked up, empty for none.
 	Reconcile string `json:"reconcile,omitempty"`
 	// Handle by which the call goes on outside, for tools where it is known before the call

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/jsonschema"
+	"github.com/pawl-run/pawl/internal/redaction"
 )
 
 const (
@@ -151,6 +152,11 @@ func (c *compiler) properties() {
 		}
 		if spec.IdempotencyKeyLifetimeSeconds != 0 && e.resolved.Effect != v1alpha1.EffectIdempotent {
 			c.report(place+": idempotencyKeyLifetimeSeconds", "only effect Idempotent has keys: remove it or set another effect")
+		}
+		for j, path := range spec.Redact {
+			if err := redaction.Check(path); err != nil {
+				c.report(fmt.Sprintf("%s: redact[%d] %q", place, j, path), "%v", err)
+			}
 		}
 		c.policy.properties = append(c.policy.properties, e)
 	}

@@ -16,7 +16,7 @@ func TestCompileReportsEveryProblem(t *testing.T) {
 	spec.Servers[1].HTTP.Tools[0].InputSchema = runtime.RawExtension{Raw: []byte(`{"type": "array"}`)}
 	spec.Tools = []v1alpha1.ToolProperties{
 		{Match: []string{"erp.*", "billing.delete"}, ConflictKey: "args.a +", MaxAttempts: 3},
-		{Match: []string{"crm.get_?"}, Effect: v1alpha1.EffectReadOnly, IdempotencyKeyLifetimeSeconds: 600},
+		{Match: []string{"crm.get_?"}, Effect: v1alpha1.EffectReadOnly, IdempotencyKeyLifetimeSeconds: 600, Redact: []string{"$.customer.email", "customer.email"}},
 	}
 	both := ask("reads", "crm.*")
 	both.OnDeny = v1alpha1.ConsequenceEnd
@@ -43,6 +43,7 @@ func TestCompileReportsEveryProblem(t *testing.T) {
 		`tools[0]: maxAttempts: a NonIdempotent call is sent at most once`,
 		`tools[1]: match[0] "crm.get_?": only * is special`,
 		`tools[1]: idempotencyKeyLifetimeSeconds: only effect Idempotent`,
+		`tools[1]: redact[1] "customer.email": it is not a JSONPath`,
 		`rules[0] "reads": when: column 4: undefined field 'nmae': the members are `,
 		`rules[0] "reads": when: column 20: undeclared reference to 'arg'`,
 		`rules[1] "reads": each rule needs a name of its own`,

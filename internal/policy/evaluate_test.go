@@ -159,7 +159,7 @@ func TestRulesOfOtherPoliciesDoNotApply(t *testing.T) {
 
 func TestProperties(t *testing.T) {
 	spec := support()
-	spec.Tools[0].BinaryContent = v1alpha1.BinaryContentInclude
+	spec.Tools[0].BinaryContent, spec.Tools[0].Redact = v1alpha1.BinaryContentInclude, []string{"$.customer.email"}
 	set := setOf(t, spec)
 	careful := Properties{
 		Effect: v1alpha1.EffectNonIdempotent, Execution: v1alpha1.ExecutionSequential,
@@ -171,7 +171,7 @@ func TestProperties(t *testing.T) {
 		"unknown.tool":   careful,
 		"crm.get_order": {
 			Entry: "policy-a: tools[0]", Effect: v1alpha1.EffectReadOnly, Execution: v1alpha1.ExecutionParallel,
-			TimeoutSeconds: 10, MaxResultBytes: 65536, IncludeBinary: true, MaxAttempts: 3,
+			TimeoutSeconds: 10, MaxResultBytes: 65536, IncludeBinary: true, MaxAttempts: 3, Redact: []string{"$.customer.email"},
 		},
 		"billing.refund": {
 			Entry: "policy-a: tools[1]", Effect: v1alpha1.EffectIdempotent, Execution: v1alpha1.ExecutionSequential,

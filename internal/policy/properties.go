@@ -45,6 +45,8 @@ type Properties struct {
 	Required bool
 	// IgnoreForProgress lists members left out when results are compared.
 	IgnoreForProgress []string
+	// Redact lists as JSONPath what is left out of results.
+	Redact []string
 	// Reconcile is where effects are looked up, nil for nowhere.
 	Reconcile *v1alpha1.EffectReconcile
 	// HasConflictKey is true when Set.ConflictKey has something to evaluate.
@@ -65,6 +67,7 @@ func resolve(name string, spec v1alpha1.ToolProperties) Properties {
 		RequestsPerMinute: spec.RequestsPerMinute,
 		Required:          spec.Required,
 		IgnoreForProgress: slices.Clone(spec.IgnoreForProgress),
+		Redact:            slices.Clone(spec.Redact),
 		Reconcile:         spec.Reconcile.DeepCopy(),
 		HasConflictKey:    spec.ConflictKey != "",
 	}

@@ -74,6 +74,7 @@ func (s *Set) Servers() []v1alpha1.ToolServer {
 func (s *Set) Properties(fullName string) Properties {
 	properties := s.entryOf(fullName).resolved
 	properties.IgnoreForProgress = slices.Clone(properties.IgnoreForProgress)
+	properties.Redact = slices.Clone(properties.Redact)
 	return properties
 }
 

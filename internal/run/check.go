@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // Bounds of the back-off between two look-ups of one effect.
@@ -19,6 +20,9 @@ type Found struct {
 	// service does not know the key proves nothing: the request may still be on its way.
 	State string
 	Value json.RawMessage
+	// Truncated and Embedded are as in an outcome.
+	Truncated bool
+	Embedded  []string
 }
 
 // RecordFound settles an unknown effect when the service knows what became of it.
@@ -29,11 +33,19 @@ func RecordFound(f Facts, id string, found Found) (Entry, bool) {
 	for _, unknown := range f.State.Unknown {
 		if unknown.CallID == id {
 			return Entry{Payload: journal.EffectReconciled{
-				ID: id, EffectKey: unknown.EffectKey, Effect: found.State, Source: journal.SourceService, Value: found.Value,
+				ID: id, EffectKey: unknown.EffectKey, Effect: found.State, Source: journal.SourceService, Value: foundValue(f, id, found),
 			}}, true
 		}
 	}
 	return Entry{}, false
+}
+
+// foundValue is what may be stored of a value that comes after the call's own answer.
+func foundValue(f Facts, id string, found Found) json.RawMessage {
+	if call := f.State.Call(id); call != nil {
+		return redacted(f, call.Call, tool.Outcome{Value: found.Value, Truncated: found.Truncated, Embedded: found.Embedded}).Value
+	}
+	return found.Value
 }
 
 // checkAt is when an unknown effect is to be looked up next: at once, then at intervals
@@ -89,16 +101,17 @@ func lastCheck(f Facts) (Step, bool) {
 // RecordLate is the outcome of a call whose sender lost the run meanwhile: evidence for
 // an effect that is unknown, and nothing else. That one attempt did nothing proves nothing
 // where there were others.
-func RecordLate(f Facts, id string, epoch int64, effect string, value json.RawMessage, receipt string) (Entry, bool) {
+func RecordLate(f Facts, id string, epoch int64, outcome tool.Outcome) (Entry, bool) {
+	effect := string(outcome.Effect)
 	if effect == journal.EffectRejected && attemptsAt(f.State, id) > 1 {
 		return Entry{}, false
 	}
-	entry, fits := RecordFound(f, id, Found{State: effect, Value: value})
+	entry, fits := RecordFound(f, id, Found{State: effect, Value: outcome.Value, Truncated: outcome.Truncated, Embedded: outcome.Embedded})
 	if !fits {
 		return Entry{}, false
 	}
 	settled, _ := entry.Payload.(journal.EffectReconciled)
-	settled.Source, settled.Epoch, settled.Receipt = journal.SourceWorker, epoch, bounded(receipt, 256)
+	settled.Source, settled.Epoch, settled.Receipt = journal.SourceWorker, epoch, bounded(outcome.Receipt, 256)
 	return Entry{Payload: settled}, true
 }
 

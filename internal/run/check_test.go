@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pawl-run/pawl/internal/journal"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // TestLateRejection checks that an attempt which did nothing settles only a call that had
@@ -24,7 +25,7 @@ func TestLateRejection(t *testing.T) {
 				Transcript: []journal.Turn{{Calls: []journal.CallState{{Call: journal.Call{ID: "a"}, Attempt: test.attempts}}}},
 				Unknown:    []journal.UnknownEffect{{CallID: "a", EffectKey: "key"}},
 			}
-			if _, fits := RecordLate(Facts{State: state}, "a", 1, test.effect, nil, ""); fits != test.want {
+			if _, fits := RecordLate(Facts{State: state}, "a", 1, tool.Outcome{Effect: tool.EffectState(test.effect)}); fits != test.want {
 				t.Errorf("taken as evidence: %v, want %v", fits, test.want)
 			}
 		})

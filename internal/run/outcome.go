@@ -27,7 +27,7 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 	if call.Phase == journal.PhaseDeferred {
 		duration = f.Now.Sub(call.LastSent)
 	}
-	outcome = sound(outcome, call.Call.Effect)
+	outcome = sound(redacted(f, call.Call, outcome), call.Call.Effect)
 	event := journal.CallCompleted{
 		ID: id, Attempt: call.Attempt, Class: string(outcome.Class), Effect: effectOf(call, outcome),
 		RetryAfterMillis: outcome.RetryAfter.Milliseconds(), DurationMillis: duration.Milliseconds(),

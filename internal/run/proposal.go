@@ -63,7 +63,7 @@ func freeze(f Facts, call *journal.Call, arguments map[string]any) {
 	call.Parallel = p.Execution == v1alpha1.ExecutionParallel
 	call.TimeoutSeconds, call.MaxAttempts = p.TimeoutSeconds, p.MaxAttempts
 	call.KeyLifetimeSeconds, call.MaxResultBytes = p.IdempotencyKeyLifetimeSeconds, p.MaxResultBytes
-	call.Required, call.IncludeBinary = p.Required, p.IncludeBinary
+	call.Required, call.IncludeBinary, call.Redact = p.Required, p.IncludeBinary, p.Redact
 	if p.Reconcile != nil {
 		call.Reconcile = p.Reconcile.HTTP.URL
 	}

@@ -164,6 +164,10 @@ type Outcome struct {
 	// was cut.
 	Truncated bool
 	Size      int64
+	// Embedded names the members of Value, or of each element of a list, that hold the
+	// tool's own words where the form around them is the adapter's or the protocol's. A dot
+	// leads into a member.
+	Embedded []string
 	// Message tells the model what went wrong and what to change. Written by the
 	// adapter, never by the service, and free of secrets.
 	Message string

@@ -76,17 +76,15 @@ func interpretCall(facts run.Facts, landed *flight) (run.Entry, bool) {
 			return entry, true
 		}
 	}
-	o := landed.outcome
-	return run.RecordLate(facts, landed.call, landed.epoch, string(o.Effect), o.Value, o.Receipt)
+	return run.RecordLate(facts, landed.call, landed.epoch, landed.outcome)
 }
 
 // testify records, in a run that another worker has by now, what became of calls that
 // this one sent: under the other's epoch, as evidence for what is unknown.
 func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	for _, landed := range r.flights.landed(s.uid) {
-		o := landed.outcome
 		isCall := landed.call != "" && !landed.check && landed.inquiry == "" && !landed.withheld
-		if isCall && o.Effect == tool.EffectCommitted && run.Undecided(s.draft.State, landed.call) {
+		if isCall && landed.outcome.Effect == tool.EffectCommitted && run.Undecided(s.draft.State, landed.call) {
 			// The other one may have to call it unknown.
 			continue
 		}
@@ -94,7 +92,7 @@ func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *
 		if !isCall {
 			continue
 		}
-		entry, fits := run.RecordLate(r.facts(object, s, rules{}), landed.call, landed.epoch, string(o.Effect), o.Value, o.Receipt)
+		entry, fits := run.RecordLate(r.facts(object, s, rules{}), landed.call, landed.epoch, landed.outcome)
 		if !fits {
 			continue
 		}

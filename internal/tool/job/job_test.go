@@ -123,7 +123,7 @@ func TestAForeignJobIsNotTaken(t *testing.T) {
 }
 
 func TestPoll(t *testing.T) {
-	long := strings.Repeat("x", 5000)
+	long, own := strings.Repeat("x", 5000), []string{"message", "logs"}
 	for name, tc := range map[string]struct {
 		state jobtool.State
 		want  tool.Outcome
@@ -133,12 +133,12 @@ func TestPoll(t *testing.T) {
 		"text":         {jobtool.State{Phase: jobtool.Succeeded, Read: true, Message: []byte("all well\n")}, tool.Outcome{Class: "ok", Effect: "committed", Value: json.RawMessage(`"all well\n"`)}},
 		"nothing":      {jobtool.State{Phase: jobtool.Succeeded, Read: true}, tool.Outcome{Class: "ok", Effect: "committed", Value: json.RawMessage(`null`)}},
 		"not read":     {jobtool.State{Phase: jobtool.Succeeded}, tool.Outcome{Class: "tool_error", Effect: "committed"}},
-		"exit code":    {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 3, Reason: "Error", Message: []byte("no branch"), Logs: []byte("a\nb\n")}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":3,"logs":"a\nb\n","message":"no branch","reason":"Error"}`)}},
-		"memory":       {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 137, Reason: "OOMKilled"}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":137,"reason":"OOMKilled"}`)}},
-		"evicted":      {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 137, Reason: "Evicted"}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":137,"reason":"Evicted"}`)}},
-		"lost":         {jobtool.State{Phase: jobtool.Lost}, tool.Outcome{Class: "unknown", Effect: "unknown"}},
-		"evicted lost": {jobtool.State{Phase: jobtool.Lost, Reason: "Evicted"}, tool.Outcome{Class: "unknown", Effect: "unknown", Value: json.RawMessage(`{"reason":"Evicted"}`)}},
-		"deadline":     {jobtool.State{Phase: jobtool.Deadline}, tool.Outcome{Class: "timeout", Effect: "unknown"}},
+		"exit code":    {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 3, Reason: "Error", Message: []byte("no branch"), Logs: []byte("a\nb\n")}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":3,"logs":"a\nb\n","message":"no branch","reason":"Error"}`), Embedded: own}},
+		"memory":       {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 137, Reason: "OOMKilled"}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":137,"reason":"OOMKilled"}`), Embedded: own}},
+		"evicted":      {jobtool.State{Phase: jobtool.Exited, Read: true, ExitCode: 137, Reason: "Evicted"}, tool.Outcome{Class: "tool_error", Effect: "committed", Value: json.RawMessage(`{"exitCode":137,"reason":"Evicted"}`), Embedded: own}},
+		"lost":         {jobtool.State{Phase: jobtool.Lost}, tool.Outcome{Class: "unknown", Effect: "unknown", Embedded: own}},
+		"evicted lost": {jobtool.State{Phase: jobtool.Lost, Reason: "Evicted"}, tool.Outcome{Class: "unknown", Effect: "unknown", Value: json.RawMessage(`{"reason":"Evicted"}`), Embedded: own}},
+		"deadline":     {jobtool.State{Phase: jobtool.Deadline}, tool.Outcome{Class: "timeout", Effect: "unknown", Embedded: own}},
 		"gone":         {jobtool.State{Phase: jobtool.Missing}, tool.Outcome{Class: "unknown", Effect: "unknown"}},
 		"foreign":      {jobtool.State{Phase: jobtool.Foreign}, tool.Outcome{Class: "unknown", Effect: "unknown"}},
 		"too long": {jobtool.State{Phase: jobtool.Succeeded, Read: true, Message: []byte(`"` + long + `"`)}, tool.Outcome{Class: "ok", Effect: "committed", Truncated: true, Size: 5002,

@@ -59,6 +59,9 @@ type State struct {
 // maxLogBytes bounds the end of the logs in a value.
 const maxLogBytes = 2 << 10
 
+// leftBehind are the members of valueOf that hold a job's own words.
+func leftBehind() []string { return []string{"message", "logs"} }
+
 // understand says what a job's state means for its call.
 func understand(call tool.Call, handle string, state State) tool.Outcome {
 	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown}
@@ -72,7 +75,7 @@ func understand(call tool.Call, handle string, state State) tool.Outcome {
 	case Deadline:
 		unknown.Class = tool.ClassTimeout
 		unknown.Message = "the call's job took longer than timeoutSeconds and was ended; nobody knows how far it came"
-		unknown.Value = valueOf(call, state).JSON
+		unknown.Value, unknown.Embedded = valueOf(call, state).JSON, leftBehind()
 	case Foreign:
 		unknown.Message = "another job has the name of the call's; nobody knows whether the call took effect"
 	case Lost:
@@ -80,7 +83,7 @@ func understand(call tool.Call, handle string, state State) tool.Outcome {
 		if state.Reason == ReasonEvicted {
 			unknown.Message = "the call's job was evicted from its node; nobody knows how far it came"
 		}
-		unknown.Value = valueOf(call, state).JSON
+		unknown.Value, unknown.Embedded = valueOf(call, state).JSON, leftBehind()
 	default:
 		unknown.Message = "the call's job is gone; nobody knows whether the call took effect"
 	}
@@ -99,7 +102,8 @@ func result(call tool.Call, state State) tool.Outcome {
 // exited is the outcome of a job that ran and failed.
 func exited(call tool.Call, state State) tool.Outcome {
 	value := valueOf(call, state)
-	out := tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size}
+	out := tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size,
+		Embedded: leftBehind()}
 	switch {
 	case state.Reason == ReasonOutOfMemory:
 		out.Message = "the call's job was ended since it took more memory than it may; what it did before stays done; ask for less at once, or have its limit raised"

@@ -64,6 +64,7 @@ func forgetful(call tool.Call) tool.Outcome {
 // refusedOutcome is the outcome of a status that is no success.
 func refusedOutcome(call tool.Call, a answer) tool.Outcome {
 	out := transport.Status(call, a.sending, a.resp, transport.ToValue(a.body, transport.Bound(call)))
+	out.Embedded = []string{"error.message", "error.data"}
 	if a.code() == codeMissingCapability && out.Class == tool.ClassRejected {
 		out.Message = "the server refused the call, since it may ask for more than this operator can give, such as input on the way; nothing was done; use another tool, or do without"
 	}
@@ -87,7 +88,8 @@ func largeOutcome(call tool.Call, large *largeError) tool.Outcome {
 // for HTTP.
 func protocolError(call tool.Call, a answer) tool.Outcome {
 	value := bounded(a.failure, transport.Bound(call))
-	out := tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size}
+	out := tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size,
+		Embedded: []string{"message", "data"}}
 	switch code := a.code(); code {
 	case codeParse, codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeResourceNotFound,
 		codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:

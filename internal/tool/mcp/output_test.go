@@ -1,7 +1,9 @@
 package mcptool_test
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +56,33 @@ func TestOutputSchema(t *testing.T) {
 		})
 		out := newServer(t, m.URL).Call(t.Context(), aCall("x"))
 		if out.Class != tc.class || out.Effect != tool.EffectCommitted || string(out.Value) != tc.value || !strings.Contains(out.Message, tc.message) || (tc.message == "") != (out.Message == "") {
+			t.Errorf("%s: outcome %+v with value %s", name, out, out.Value)
+		}
+	}
+}
+
+// Where a form is not the tool's own, the outcome says what in it is.
+func TestEmbedded(t *testing.T) {
+	const text = `{"type":"text","text":"{\"a\":1}"}`
+	for name, tc := range map[string]struct {
+		status int
+		answer string
+		want   []string
+	}{
+		"one text":       {200, `"result":{"content":[` + text + `]}`, nil},
+		"structured":     {200, `"result":{"content":[` + text + `],"structuredContent":{"a":1}}`, nil},
+		"several texts":  {200, `"result":{"content":[` + text + `,` + text + `]}`, []string{"text", "data"}},
+		"an image":       {200, `"result":{"content":[{"type":"image","data":"cG5n"}]}`, []string{"text", "data"}},
+		"protocol error": {200, `"error":{"code":-32602,"message":"no"}`, []string{"message", "data"}},
+		"refused":        {400, `"error":{"code":-32602,"message":"no"}`, []string{"error.message", "error.data"}},
+	} {
+		m := newModern(t, plainTool, func(_ int, r modernRequest, w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(tc.status)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, r.ID, tc.answer)
+		})
+		out := newServer(t, m.URL).Call(t.Context(), aCall("x"))
+		if !slices.Equal(out.Embedded, tc.want) || len(out.Value) == 0 {
 			t.Errorf("%s: outcome %+v with value %s", name, out, out.Value)
 		}
 	}

@@ -27,7 +27,7 @@ func (v *visit) result(call tool.Call, o *offer, r map[string]any) tool.Outcome 
 
 // completed is the outcome of a complete result.
 func completed(call tool.Call, o *offer, r map[string]any) tool.Outcome {
-	value, ok := resultValue(r, call.IncludeBinary)
+	value, listed, ok := resultValue(r, call.IncludeBinary)
 	if !ok {
 		return unknown(call, "the server answered, but "+errUnreadable.Error())
 	}
@@ -39,6 +39,9 @@ func completed(call tool.Call, o *offer, r map[string]any) tool.Outcome {
 		kept = bounded(value, bound)
 	}
 	out := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: kept.JSON, Truncated: kept.Truncated, Size: kept.Size}
+	if listed {
+		out.Embedded = []string{"text", "data"}
+	}
 	if r["isError"] == true {
 		out.Class = tool.ClassToolError
 		out.Message = "the tool ran and reports an error; see its answer"
@@ -78,33 +81,33 @@ func bounded(value any, bound int) transport.Value {
 }
 
 // resultValue is structured content where there is some, the text of a single text,
-// null for no content, and otherwise the list of contents.
-func resultValue(r map[string]any, binary bool) (any, bool) {
-	if structured, ok := r["structuredContent"]; ok && structured != nil {
-		return structured, true
+// null for no content, and otherwise the list of contents, which listed says.
+func resultValue(r map[string]any, binary bool) (value any, listed, ok bool) {
+	if structured, has := r["structuredContent"]; has && structured != nil {
+		return structured, false, true
 	}
 	contents, ok := r["content"].([]any)
 	if !ok {
-		return nil, false
+		return nil, false, false
 	}
 	items := make([]any, len(contents))
 	for i, content := range contents {
 		members, ok := content.(map[string]any)
 		if !ok {
-			return nil, false
+			return nil, false, false
 		}
 		items[i] = reduce(members, binary)
 	}
 	switch len(items) {
 	case 0:
-		return nil, true
+		return nil, false, true
 	case 1:
 		item := items[0].(map[string]any)
 		if text, ok := item["text"].(string); ok && item["type"] == "text" {
-			return text, true
+			return text, false, true
 		}
 	}
-	return items, true
+	return items, true, true
 }
 
 // reduce keeps text and replaces everything else by what identifies it, or adds that where

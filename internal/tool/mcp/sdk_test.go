@@ -136,6 +136,11 @@ func TestAgainstSDK(t *testing.T) {
 	ok := func(value string) tool.Outcome {
 		return tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(value)}
 	}
+	listed := func(value string) tool.Outcome {
+		out := ok(value)
+		out.Embedded = []string{"text", "data"}
+		return out
+	}
 	for flavour, options := range flavours {
 		t.Run(flavour, func(t *testing.T) {
 			service := newSDKService(t, options)
@@ -144,12 +149,12 @@ func TestAgainstSDK(t *testing.T) {
 				"text":       ok(`"hello"`),
 				"json_text":  ok(`"{\"a\":1}"`),
 				"none":       ok(`null`),
-				"two":        ok(`[{"text":"a","type":"text"},{"bytes":3,"digest":"` + strictjson.Digest([]byte("png")) + `","mimeType":"image/png","type":"image"}]`),
-				"resource":   ok(`[{"mimeType":"text/plain","text":"inside","type":"resource","uri":"file:///a"},{"bytes":4,"digest":"` + strictjson.Digest([]byte("blob")) + `","type":"resource","uri":"file:///b"},{"name":"c","type":"resource_link","uri":"file:///c"}]`),
+				"two":        listed(`[{"text":"a","type":"text"},{"bytes":3,"digest":"` + strictjson.Digest([]byte("png")) + `","mimeType":"image/png","type":"image"}]`),
+				"resource":   listed(`[{"mimeType":"text/plain","text":"inside","type":"resource","uri":"file:///a"},{"bytes":4,"digest":"` + strictjson.Digest([]byte("blob")) + `","type":"resource","uri":"file:///b"},{"name":"c","type":"resource_link","uri":"file:///c"}]`),
 				"structured": ok(`{"n":9007199254740993}`),
 				"echo":       ok(`"{\"big\":9007199254740993,\"s\":\"<&>\"}"`),
 				"is_error":   {Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: json.RawMessage(`"no such order"`), Message: "the tool ran and reports an error; see its answer"},
-				"own_code":   {Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: json.RawMessage(`{"code":4711,"message":"special"}`), Message: "the tool failed (JSON-RPC error 4711); see its answer"},
+				"own_code":   {Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: json.RawMessage(`{"code":4711,"message":"special"}`), Message: "the tool failed (JSON-RPC error 4711); see its answer", Embedded: []string{"message", "data"}},
 				"long": {Class: tool.ClassOK, Effect: tool.EffectCommitted, Truncated: true, Size: 1000,
 					Value: json.RawMessage(`"` + strings.Repeat("x", 300) + `\n[cut here: the first 300 of at least 1000 bytes; ask for less]"`)},
 			} {

@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pawl-run/pawl/api/v1alpha1"
+)
+
+const confidential = "ada@example.com"
+
+// register answers with what nobody may keep.
+func register() string {
+	mux := http.NewServeMux()
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	mux.HandleFunc("POST /get", answer(200, `{"customer": {"email": "`+confidential+`", "id": 7}}`))
+	mux.HandleFunc("POST /refuse", answer(422, `{"customer": {"email": "`+confidential+`"}, "error": "blocked"}`))
+	mux.HandleFunc("POST /tell", answer(200, "Her address is "+confidential))
+	server := httptest.NewServer(mux)
+	DeferCleanup(server.Close)
+	return server.URL
+}
+
+// everything is what the API server holds of a namespace that a run could have written to.
+func everything(ctx context.Context, w world) string {
+	GinkgoHelper()
+	text := ""
+	for _, list := range []client.ObjectList{&v1alpha1.AgentRunList{}, &corev1.ConfigMapList{}, &corev1.EventList{}} {
+		Expect(env.Admin.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+		data, err := json.Marshal(list)
+		Expect(err).NotTo(HaveOccurred())
+		text += string(data)
+	}
+	return text
+}
+
+var _ = Describe("Results with what the policy redacts", func() {
+	It("are stored and shown without it, and what can't be looked into is withheld", func(ctx SpecContext) {
+		w := newWorld(ctx, "redacted")
+		key := w.start(ctx, "ask", fmt.Sprintf(`
+model: {script: [{toolCalls: [{tool: register.get}, {tool: register.refuse}, {tool: register.tell}]}, {finalExpression: '"id " + string(results[0].customer.id) + ", " + results[0].customer.email + ", " + string(results[1] == null) + ", " + results[2]'}]}
+policy:
+  servers: [{name: register, http: {url: %q, tools: [{name: get, inputSchema: {type: object, properties: {}}}, {name: refuse, inputSchema: {type: object, properties: {}}}, {name: tell, inputSchema: {type: object, properties: {}}}]}}]
+  tools: [{match: ["register.*"], effect: ReadOnly, redact: ["$..email"]}]
+`, register()))
+		run := awaitCompleted(ctx, key)
+		Expect(run.Status.Result.Text).To(HavePrefix("id 7, [redacted], true, [withheld: "))
+		_, state := journalOf(ctx, run)
+		Expect(string(results(state, 1)[1].Value)).To(Equal(`{"customer":{"email":"[redacted]"},"error":"blocked"}`))
+		stored := everything(ctx, w)
+		Expect(stored).To(ContainSubstring("[redacted]"))
+		Expect(stored).NotTo(ContainSubstring(confidential))
+	})
+
+	It("need paths that can be read: the policy says which can't", func(ctx SpecContext) {
+		w := newWorld(ctx, "unreadable")
+		key := w.start(ctx, "ask", `
+model: {script: [{final: Done.}]}
+policy: {tools: [{match: ["status.*"], redact: ["$.status", "customer[", "$..a..b"]}]}
+`)
+		awaitOpen(ctx, key, v1alpha1.ReasonConfigurationNotReady)
+		policy := &v1alpha1.ToolPolicy{}
+		Expect(env.Admin.Get(ctx, key, policy)).To(Succeed())
+		message := ""
+		for _, c := range policy.Status.Conditions {
+			message += c.Message
+		}
+		Expect(message).To(And(
+			ContainSubstring(`tools[0]: redact[1] "customer[": it is not a JSONPath`),
+			ContainSubstring(`tools[0]: redact[2] "$..a..b": it has '..' more than once`)))
+	})
+})
