@@ -128,9 +128,21 @@ func Run(o Options) Result {
 		w.counts.Forced++
 	}
 	forced := w.faults.forced
-	return Result{
+	result := Result{
 		Seed: o.Seed, Counts: w.counts, Violations: w.check.violations, Hash: w.history.hash.Sum64(),
 		Elapsed: w.elapsed, Lines: w.history.count, Forced: forced, Passed: w.faults.passed,
+	}
+	w.end()
+	return result
+}
+
+// end unwinds what still runs: a coroutine that is left behind keeps its whole world.
+func (w *world) end() {
+	for _, r := range w.replicas {
+		if r.now != nil {
+			r.now.dead = true
+			r.now.end()
+		}
 	}
 }
 
