@@ -419,6 +419,10 @@ type PendingCall struct {
 	// argumentsDigest covers the exact bytes of the arguments.
 	// +required
 	ArgumentsDigest string `json:"argumentsDigest"`
+	// answerPreview is what a person answered to the tool's question and the call goes on
+	// with, at most 1 KiB, shown as the arguments are. Empty where no tool asked.
+	// +optional
+	AnswerPreview string `json:"answerPreview,omitempty"`
 	// effectKey that the call will carry.
 	// +optional
 	EffectKey string `json:"effectKey,omitempty"`
@@ -436,6 +440,16 @@ type Question struct {
 	// expiresAt is when the question lapses.
 	// +required
 	ExpiresAt metav1.Time `json:"expiresAt"`
+	// tool is the full name of the tool that asks, empty where the model does.
+	// +optional
+	Tool string `json:"tool,omitempty"`
+	// callID is the id of the call that waits for the answer, where a tool asks.
+	// +optional
+	CallID string `json:"callID,omitempty"`
+	// digest covers the exact bytes of the call's arguments and everything that the tool
+	// asks, of which text may show less.
+	// +optional
+	Digest string `json:"digest,omitempty"`
 }
 
 // UnknownEffect is a call of which nobody knows whether it took effect.

@@ -41,8 +41,8 @@ var reasons = []ReasonInfo{
 	},
 	{
 		ReasonInputRequired, metav1.ConditionUnknown,
-		"The model asked a question.",
-		"Read `status.question`, then set the annotation `pawl.run/answer` to `{\"<question id>\": \"<text>\"}`.",
+		"The model asked a question, or an MCP tool did before it goes on with a call.",
+		"Read `status.question`, then set the annotation `pawl.run/answer` to `{\"<question id>\": \"<text>\"}`; a tool's question can be answered `decline`.",
 	},
 	{
 		ReasonOutcomeUnknown, metav1.ConditionUnknown,
@@ -151,7 +151,7 @@ var reasons = []ReasonInfo{
 	},
 	{
 		ReasonInputExpired, metav1.ConditionFalse,
-		"Nobody answered a question within `inputTimeoutSeconds`.",
+		"Nobody answered a question of the model within `inputTimeoutSeconds`.",
 		"Create a new run that answers the question in its prompt, or raise the limit.",
 	},
 	{

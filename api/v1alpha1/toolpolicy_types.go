@@ -433,7 +433,8 @@ type ToolRule struct {
 	// +kubebuilder:validation:items:MaxLength=200
 	Match []string `json:"match"`
 
-	// when is CEL over args, tool, call and run; the rule matches only where it is
+	// when is CEL over args, tool, call and run (call.answers holds what people answered to
+	// the questions of an MCP tool, by question, once it has asked some); the rule matches only where it is
 	// true. An expression that fails at run time denies the call.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

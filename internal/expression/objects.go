@@ -21,6 +21,7 @@ var objects = map[string]map[string]*cel.Type{
 		"id":        cel.StringType,
 		"position":  cel.IntType,
 		"batchSize": cel.IntType,
+		"answers":   cel.MapType(cel.StringType, cel.DynType),
 	},
 	"run": {
 		"namespace": cel.StringType,

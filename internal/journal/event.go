@@ -35,6 +35,8 @@ const (
 	TypeApprovalDenied    Type = "ApprovalDenied"
 	TypeCallDispatched    Type = "CallDispatched"
 	TypeCallDeferred      Type = "CallDeferred"
+	TypeInputRequired     Type = "InputRequired"
+	TypeCallContinued     Type = "CallContinued"
 	TypeCallCompleted     Type = "CallCompleted"
 	TypeEffectReconciled  Type = "EffectReconciled"
 	TypeTurnCompleted     Type = "TurnCompleted"

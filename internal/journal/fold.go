@@ -100,6 +100,8 @@ var steps = map[Type]func(*State, Record) error{
 	TypeApprovalDenied:    step((*State).applyApprovalDenied),
 	TypeCallDispatched:    step((*State).applyCallDispatched),
 	TypeCallDeferred:      step((*State).applyCallDeferred),
+	TypeInputRequired:     step((*State).applyInputRequired),
+	TypeCallContinued:     step((*State).applyCallContinued),
 	TypeCallCompleted:     step((*State).applyCallCompleted),
 	TypeEffectReconciled:  step((*State).applyEffectReconciled),
 	TypeTurnCompleted:     step((*State).applyTurnCompleted),

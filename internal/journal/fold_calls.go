@@ -9,13 +9,26 @@ func (s *State) applyApprovalRequested(_ Record, p ApprovalRequested) error {
 		return fmt.Errorf("no turn is open")
 	case s.Approval != nil || s.Question != nil:
 		return fmt.Errorf("people are asked something already")
-	case turn.Dispatched:
-		return fmt.Errorf("calls of turn %d were sent before", turn.Number)
 	case p.Digest == "":
 		return fmt.Errorf("the request has no digest")
+	case p.Continues != "":
+		return s.requestContinuation(turn, p)
+	case turn.Dispatched:
+		return fmt.Errorf("calls of turn %d were sent before", turn.Number)
 	}
 	s.Approval = &p
 	turn.Gate, turn.Granted = GatePending, nil
+	return nil
+}
+
+// requestContinuation asks whether a call may go on with an answer.
+func (s *State) requestContinuation(turn *Turn, p ApprovalRequested) error {
+	call := turn.call(p.Continues)
+	if call == nil || !call.Asks() || call.Input().Answer == nil {
+		return fmt.Errorf("call %s has no answer to go on with", p.Continues)
+	}
+	s.Approval = &p
+	call.Input().Gate, call.Input().Granted = GatePending, nil
 	return nil
 }
 
@@ -32,7 +45,11 @@ func (s *State) applyApprovalGranted(r Record, p ApprovalGranted) error {
 			s.Intents = append(s.Intents, Intent{Tool: call.Tool, ArgumentsDigest: call.ArgumentsDigest, Approval: p.Digest})
 		}
 	}
-	turn.Gate, turn.Granted = GateGranted, s.Approval
+	if call := s.ContinuedCall(); call != nil {
+		call.Input().Gate, call.Input().Granted = GateGranted, s.Approval
+	} else {
+		turn.Gate, turn.Granted = GateGranted, s.Approval
+	}
 	s.Approval = nil
 	return nil
 }
@@ -41,6 +58,9 @@ func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
 	turn := s.OpenTurn()
 	if turn == nil || p.Digest == "" {
 		return fmt.Errorf("no request for approval is open")
+	}
+	if input := turn.continuation(p.Digest, s.Approval); input != nil {
+		return s.denyContinuation(r, input, p)
 	}
 	granted := turn.Granted != nil && p.Digest == turn.Granted.Digest && !turn.Dispatched
 	pending := s.Approval != nil && p.Digest == s.Approval.Digest
@@ -64,6 +84,35 @@ func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
 	}
 	s.Approval = nil
 	turn.Gate, turn.Denied = GateDenied, &p
+	return nil
+}
+
+// continuation finds the input whose answer a digest is about.
+func (t *Turn) continuation(digest string, pending *ApprovalRequested) *CallInput {
+	for i := range t.Calls {
+		call := &t.Calls[i]
+		if !call.Asks() {
+			continue
+		}
+		input := call.Input()
+		asked := pending != nil && pending.Continues == call.Call.ID && pending.Digest == digest
+		if asked || input.Granted != nil && input.Granted.Digest == digest {
+			return input
+		}
+	}
+	return nil
+}
+
+// denyContinuation refuses that a call goes on with an answer. The call itself was not
+// refused, so it may be proposed again.
+func (s *State) denyContinuation(r Record, input *CallInput, p ApprovalDenied) error {
+	if !p.Expired && r.Event.By == "" {
+		return fmt.Errorf("the denial names nobody")
+	}
+	if s.Approval != nil && s.Approval.Digest == p.Digest {
+		s.Approval = nil
+	}
+	input.Gate, input.Denied = GateDenied, &p
 	return nil
 }
 
@@ -159,6 +208,7 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 		return fmt.Errorf("call %s %w", p.ID, err)
 	}
 	call.Last, call.EndedAt, call.Deferred = &p, r.Event.Time, nil
+	s.withdraw(p.ID)
 	unknown := p.Effect == EffectUnknown && call.Call.Effect != ReadOnly
 	call.Doubtful = call.Doubtful || unknown
 	switch {
@@ -185,7 +235,7 @@ func (c *CallState) checkCompleted(p CallCompleted) error {
 		return fmt.Errorf("has attempt %d, not %d", c.Attempt, p.Attempt)
 	case p.Final:
 		return nil
-	case c.Phase != PhaseDispatched && c.Phase != PhaseDeferred && (c.Phase != PhaseRetrying || p.Retryable):
+	case c.Phase != PhaseDispatched && c.Phase != PhaseDeferred && (c.Phase != PhaseRetrying && c.Phase != PhaseInput || p.Retryable):
 		return fmt.Errorf("was not under way")
 	case p.Retryable && !repeatable:
 		return fmt.Errorf("is not repeatable")
@@ -258,6 +308,12 @@ func (s *State) applyQuestionAsked(_ Record, p QuestionAsked) error {
 	case p.ID == "":
 		return fmt.Errorf("the question has no id")
 	}
+	if call := turn.call(p.CallID); turn.Decision.Kind == DecisionToolCalls {
+		if !call.Asks() || call.Input().Question != "" {
+			return fmt.Errorf("call %s does not ask it", p.CallID)
+		}
+		call.Input().Question = p.ID
+	}
 	s.Question = &p
 	return nil
 }
@@ -266,10 +322,18 @@ func (s *State) applyQuestionAnswered(r Record, p QuestionAnswered) error {
 	if s.Question == nil || p.ID != s.Question.ID {
 		return fmt.Errorf("the answer names a question that is not open")
 	}
-	if r.Event.By == "" {
+	asking := s.asking()
+	switch {
+	case (p.Expired || p.Declined) && asking == nil:
+		return fmt.Errorf("the model's question is answered or ends the run")
+	case !p.Expired && r.Event.By == "":
 		return fmt.Errorf("the answer names nobody")
 	}
 	s.Question = nil
+	if asking != nil {
+		asking.Answer = &p
+		return nil
+	}
 	if turn := s.OpenTurn(); turn != nil {
 		turn.Answer = &p
 	}

@@ -235,6 +235,9 @@ type ApprovalRequested struct {
 	Calls []PendingCall `json:"calls,omitempty"`
 	// Intent is true when the model asked, so that approval grants nothing by itself.
 	Intent bool `json:"intent,omitempty"`
+	// Continues is the id of the one call that is to go on with an answer which its service
+	// asked for; empty where a batch or an intent is pending.
+	Continues string `json:"continues,omitempty"`
 }
 
 // PendingCall is one call of an ApprovalRequested.
@@ -372,10 +375,14 @@ type QuestionAsked struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// QuestionAnswered answers it; By names who.
+// QuestionAnswered answers it; By names who, unless it expired.
 type QuestionAnswered struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
+	// Declined is true when a service asked and a person gives it no answer, Expired when
+	// nobody answered it in time.
+	Declined bool `json:"declined,omitempty"`
+	Expired  bool `json:"expired,omitempty"`
 }
 
 // Suspended records that people stopped the run.

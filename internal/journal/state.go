@@ -143,6 +143,7 @@ const (
 	PhasePrepared   Phase = "Prepared"   // not sent yet
 	PhaseDispatched Phase = "Dispatched" // an attempt is under way, or was lost
 	PhaseDeferred   Phase = "Deferred"   // an attempt goes on outside
+	PhaseInput      Phase = "Input"      // its service wants to know something first
 	PhaseRetrying   Phase = "Retrying"   // an attempt ended and another follows
 	PhaseUnknown    Phase = "Unknown"    // nobody knows whether it took effect
 	PhaseDone       Phase = "Done"       // has its one result
@@ -163,6 +164,8 @@ type CallState struct {
 	// has ended.
 	Deferred   *CallDeferred
 	DeferredAt time.Time
+	// Inputs are what its service wanted to know, by round.
+	Inputs []CallInput
 	// Last is the newest CallCompleted; with PhaseDone it is the result.
 	Last *CallCompleted
 	// Doubtful is true once some attempt may have taken effect without anybody

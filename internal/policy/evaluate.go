@@ -26,6 +26,9 @@ type Call struct {
 	Position int
 	// BatchSize is the number of calls in the batch.
 	BatchSize int
+	// Answers are what people answered to the questions that the call's service asked last,
+	// by question; nil before it asked.
+	Answers map[string]any
 }
 
 // Run says for whom the call is made.
@@ -170,6 +173,10 @@ func (e *evaluation) variables() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	answers, err := expression.FromJSON(e.Call.Answers)
+	if err != nil {
+		return nil, err
+	}
 	server, _, _ := strings.Cut(e.Tool, ".")
 	return map[string]any{
 		"args": args,
@@ -178,6 +185,7 @@ func (e *evaluation) variables() (map[string]any, error) {
 			"id":        e.Call.ID,
 			"position":  int64(e.Call.Position),
 			"batchSize": int64(e.Call.BatchSize),
+			"answers":   answers,
 		},
 		"run": map[string]any{
 			"namespace": e.Run.Namespace,

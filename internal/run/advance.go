@@ -90,6 +90,9 @@ func batch(f Facts, turn *journal.Turn) Step {
 			return step
 		}
 	}
+	if step, handled := inputs(f, turn); handled {
+		return step
+	}
 	if step, failed := skipAfterFailure(turn); failed {
 		return step
 	}
@@ -129,7 +132,7 @@ func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
 	if !f.Now.Before(until) {
 		return finish(f, "OutcomeUnknown", "nobody settled the unknown outcome in time (inputTimeoutSeconds)"), true
 	}
-	return rest("OutcomeUnknown", fmt.Sprintf("nobody knows whether a call of %s took effect; settle it in the annotation pawl.run/settle", waiting), earliest(nextCheck(f), earliest(until, deadline(f)))), true
+	return rest("OutcomeUnknown", fmt.Sprintf("nobody knows whether a call of %s took effect; settle it in the annotation pawl.run/settle", waiting), earliest(nextCheck(f), earliest(until, expiry(f)))), true
 }
 
 // skipAfterFailure leaves out the Sequential calls that follow a call whose effect did
@@ -182,7 +185,7 @@ func send(f Facts, turn *journal.Turn) Step {
 	var dispatch journal.CallDispatched
 	step := Step{Kind: Send, Until: workDeadline(f)}
 	retry, message := step.Until, ""
-	for _, call := range startable(turn) {
+	for _, call := range startable(f, turn) {
 		if at := nextAttempt(call); f.Now.Before(at) {
 			retry = earliest(retry, at)
 			continue
@@ -193,22 +196,32 @@ func send(f Facts, turn *journal.Turn) Step {
 			continue
 		}
 		timeout := seconds(call.Call.TimeoutSeconds)
+		if call.Phase == journal.PhaseInput {
+			step.Events = append(step.Events, Entry{Payload: continued(f, call, false)})
+			step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt, Timeout: timeout, Continues: continuation(call)})
+			continue
+		}
 		dispatch.Calls = append(dispatch.Calls, journal.Dispatch{
 			ID: call.Call.ID, Attempt: call.Attempt + 1, Deadline: f.Now.Add(timeout).UTC(),
 		})
-		step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt + 1, Timeout: timeout})
+		step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt + 1, Timeout: timeout, Continues: continuation(call)})
+	}
+	if len(dispatch.Calls) > 0 {
+		step.Events = append(step.Events, Entry{Payload: dispatch})
 	}
 	if len(step.Calls) > 0 {
-		step.Events = []Entry{{Payload: dispatch}}
 		return step
 	}
 	if turn.AllDone() {
 		return complete(f, turn)
 	}
-	wait := Step{Kind: Await, Waiting: "Running", Message: message, Until: retry}
+	wait := Step{Kind: Await, Waiting: "Running", Message: message, Until: earliest(retry, earliest(expiry(f), inputLapses(turn)))}
 	// Something of this process itself is under way, or has its time.
 	busy := len(f.InFlight) > 0 || retry.Before(step.Until)
 	if step, outside := outside(f, turn, wait, busy); outside {
+		return step
+	}
+	if step, waits := awaitPeople(f, turn); waits && !busy {
 		return step
 	}
 	return wait
@@ -219,6 +232,8 @@ func lapses(turn *journal.Turn, call *journal.CallState) time.Time {
 	switch {
 	case call.Phase == journal.PhaseRetrying && call.Call.Effect == journal.Idempotent:
 		return keyLapses(call)
+	case call.Phase == journal.PhaseInput && call.Input().Granted != nil:
+		return call.Input().Granted.ExpiresAt
 	case turn.Gate == journal.GateGranted && !turn.Dispatched:
 		return turn.Granted.ExpiresAt
 	default:
@@ -228,15 +243,22 @@ func lapses(turn *journal.Turn, call *journal.CallState) time.Time {
 
 // startable lists the calls of the current group that are ready and whose conflict
 // key nobody in the group holds.
-func startable(turn *journal.Turn) []*journal.CallState {
-	group := currentGroup(turn)
+func startable(f Facts, turn *journal.Turn) []*journal.CallState {
+	group, begin := currentGroup(turn)
 	held := map[string]bool{}
-	for _, call := range group {
-		if call.Phase == journal.PhaseDispatched || call.Phase == journal.PhaseDeferred || call.Phase == journal.PhaseUnknown {
+	var ready []*journal.CallState
+	for i, call := range group {
+		switch call.Phase {
+		case journal.PhaseInput:
 			held[call.Call.ConflictKey] = true
+			if cleared(f, turn, begin+i) {
+				ready = append(ready, call)
+			}
+		case journal.PhaseDispatched, journal.PhaseDeferred, journal.PhaseUnknown:
+			held[call.Call.ConflictKey] = true
+		default:
 		}
 	}
-	var ready []*journal.CallState
 	for _, call := range group {
 		if call.Phase != journal.PhasePrepared && call.Phase != journal.PhaseRetrying {
 			continue
@@ -252,8 +274,8 @@ func startable(turn *journal.Turn) []*journal.CallState {
 	return ready
 }
 
-// currentGroup is the first group with a call that is not done.
-func currentGroup(turn *journal.Turn) []*journal.CallState {
+// currentGroup is the first group with a call that is not done, and where it begins.
+func currentGroup(turn *journal.Turn) ([]*journal.CallState, int) {
 	for start := 0; start < len(turn.Calls); {
 		end := start + 1
 		for turn.Calls[start].Call.Parallel && end < len(turn.Calls) && turn.Calls[end].Call.Parallel {
@@ -266,11 +288,11 @@ func currentGroup(turn *journal.Turn) []*journal.CallState {
 			open = open || turn.Calls[i].Phase != journal.PhaseDone
 		}
 		if open {
-			return group
+			return group, start
 		}
 		start = end
 	}
-	return nil
+	return nil, 0
 }
 
 // bounded cuts a text that people wrote to at most limit bytes.

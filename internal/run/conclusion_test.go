@@ -81,6 +81,9 @@ func (w *world) help(step Step) {
 		}
 	case v1alpha1.ReasonInputRequired:
 		*v = Verdicts{Answers: map[string]string{s.Question.ID: marker}, AnswerBy: "ann"}
+		if s.AskingCall() != nil {
+			v.Answers[s.Question.ID] = pick(w.rapid, "input", `{"k":"`+marker+`"}`, `{"k":"x"}`, decline)
+		}
 	case v1alpha1.ReasonOutcomeUnknown:
 		*v = Verdicts{Settlements: map[string]string{}, SettleBy: "ann"}
 		for _, unknown := range s.Unknown {

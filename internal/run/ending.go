@@ -37,6 +37,8 @@ func closing(call *journal.CallState) journal.CallCompleted {
 	case call.Attempt == 0:
 	case call.Settled != nil:
 		result = settledResult(call)
+	case call.Phase == journal.PhaseInput && !call.Doubtful:
+		result.Message = "the run ended before the tool got the input that it asked for; nothing was done"
 	case call.Call.Effect == journal.ReadOnly:
 		result.Class, result.Effect, result.Message = "transport", "", "the run ended while the call was under way"
 	case call.Phase == journal.PhaseRetrying && call.Last.Effect == journal.EffectRejected:

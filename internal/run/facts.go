@@ -161,6 +161,8 @@ type Sending struct {
 	Timeout time.Duration
 	// Deferred is what goes on outside, for Poll and Recall.
 	Deferred *journal.CallDeferred
+	// Continues is what the call's service asked for and gets with it, nil for nothing.
+	Continues *Continuation
 }
 
 func commit(payloads ...journal.Payload) Step {

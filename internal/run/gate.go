@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // gate judges a batch before its first call is sent, with the rules as they are now:
@@ -208,6 +209,11 @@ func (t terms) and(v journal.Verdict) terms {
 
 // evaluate asks policy about one call of a turn.
 func evaluate(f Facts, call journal.Call, turn int32, position, size int) journal.Verdict {
+	return evaluateAnswered(f, call, nil, turn, position, size)
+}
+
+// evaluateAnswered asks policy about a call together with the answers that it goes on with.
+func evaluateAnswered(f Facts, call journal.Call, answers []tool.Answer, turn int32, position, size int) journal.Verdict {
 	s := f.State
 	arguments, err := parseArguments(call.Arguments)
 	if err != nil {
@@ -215,7 +221,7 @@ func evaluate(f Facts, call journal.Call, turn int32, position, size int) journa
 	}
 	verdict := f.Policies.Evaluate(policy.Input{
 		Tool: call.Tool, Arguments: arguments,
-		Call: policy.Call{ID: call.ID, Position: position, BatchSize: size},
+		Call: policy.Call{ID: call.ID, Position: position, BatchSize: size, Answers: answersOf(answers)},
 		Run: policy.Run{
 			Namespace: s.Run.Namespace, Name: s.Run.Name, Labels: s.Run.Labels, CreatedBy: s.Run.CreatedBy,
 			Turn: int(turn), Usage: v1alpha1.Usage{TotalTokens: s.Usage.Total(), InputTokens: s.Usage.InputTokens, OutputTokens: s.Usage.OutputTokens},

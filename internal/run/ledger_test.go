@@ -2,6 +2,8 @@ package run
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,12 +35,14 @@ type ledger struct {
 	context journal.Shortened
 	// over is true once a denial ends the run, asked holds the turns that asked people.
 	over  bool
-	asked map[int32]bool
+	asked map[string]bool
+	// asks holds the calls whose service waits for input, by its own word.
+	asks map[string]bool
 	epoch int64
 }
 
 func newLedger(w *world) *ledger {
-	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[int32]bool{}, settlement: map[string]string{}}
+	return &ledger{w: w, first: map[string]time.Time{}, announced: map[string]int{}, sent: map[string]int{}, doubtful: map[string]bool{}, finals: map[string]int{}, asked: map[string]bool{}, asks: map[string]bool{}, settlement: map[string]string{}}
 }
 
 // note sees each event once it is committed.
@@ -74,10 +78,14 @@ func (l *ledger) people(record journal.Record) {
 	case journal.TypeApprovalDenied:
 		l.over = l.over || decoded[journal.ApprovalDenied](w.t, record).End
 	case journal.TypeQuestionAsked:
-		if l.asked[event.Turn] {
-			w.t.Fatalf("the question of turn %d is put twice", event.Turn)
+		asked := decoded[journal.QuestionAsked](w.t, record).CallID
+		if call := w.call(asked); len(call.Inputs) > 0 {
+			asked += fmt.Sprint(len(call.Inputs))
 		}
-		l.asked[event.Turn] = true
+		if l.asked[asked] {
+			w.t.Fatalf("the question of %s is put twice", asked)
+		}
+		l.asked[asked] = true
 	case journal.TypeApprovalGranted:
 		if payload := decoded[journal.ApprovalGranted](w.t, record); v.Approve != payload.Digest || v.ApproveBy != event.By || event.By == "" {
 			w.t.Fatalf("%q approved %q, but the journal says %q, %q", v.ApproveBy, v.Approve, event.By, payload.Digest)
@@ -211,7 +219,8 @@ func (l *ledger) settled(turn *journal.Turn) {
 func (l *ledger) working(f Facts) {
 	s := f.State
 	limits := s.Run.Limits
-	if f.Desired != Active || s.Suspended || s.Approval != nil || s.Question != nil || s.Finished != nil || f.Policies == nil && s.OpenTurn() == nil {
+	asked := s.Approval != nil && s.ContinuedCall() == nil || s.Question != nil && s.AskingCall() == nil
+	if f.Desired != Active || s.Suspended || asked || s.Finished != nil || f.Policies == nil && s.OpenTurn() == nil {
 		l.w.t.Fatalf("the run acts although it has to wait: %s, %v, %v, %v", f.Desired, s.Suspended, s.Approval, s.Question)
 	}
 	if !f.Now.Before(s.StartTime.Add(seconds(limits.DeadlineSeconds))) || f.Active >= seconds(limits.ActiveDeadlineSeconds) {
@@ -249,6 +258,10 @@ func (l *ledger) sendOne(f Facts, turn *journal.Turn, sending Sending) {
 	if turn.Decision.Kind != journal.DecisionToolCalls || call.Invalid != "" || call.Verdict == nil || call.Verdict.Action == journal.ActionDeny || call.Tool == "" {
 		t.Fatalf("a call that may not run is sent: %+v", call)
 	}
+	if state.Phase == journal.PhaseInput {
+		l.continued(f, turn, sending, state)
+		return
+	}
 	if _, flies := l.w.calls[call.ID]; flies || l.finals[call.ID] > 0 || int(sending.Attempt) != l.announced[call.ID]+1 {
 		t.Fatalf("attempt %d at call %s follows %d", sending.Attempt, call.ID, l.announced[call.ID])
 	}
@@ -263,6 +276,29 @@ func (l *ledger) sendOne(f Facts, turn *journal.Turn, sending Sending) {
 		}
 	}
 	l.sent[call.EffectKey]++
+}
+
+// continued checks a call that is sent again with what its service asked for: by the
+// service's own word it did nothing, people answered, and the rules allow it.
+func (l *ledger) continued(f Facts, turn *journal.Turn, sending Sending, state *journal.CallState) {
+	t, call, in := l.w.t, sending.Call, state.Input()
+	if !l.asks[call.ID] || l.finals[call.ID] > 0 || int(sending.Attempt) != l.announced[call.ID] || sending.Continues == nil {
+		t.Fatalf("call %s does not wait for input, but is sent with some", call.ID)
+	}
+	delete(l.asks, call.ID)
+	if len(in.Asked.Questions) > 0 && (in.Answer == nil || in.Answer.Declined || in.Answer.Expired || sending.Continues.Answers[0].Action != tool.ActionAccept) {
+		t.Fatalf("call %s goes on without an answer: %+v", call.ID, in)
+	}
+	if lifetime := seconds(call.KeyLifetimeSeconds) - 5*time.Minute; call.Effect == journal.Idempotent && l.doubtful[call.ID] && !f.Now.Before(l.first[call.ID].Add(lifetime)) {
+		t.Fatalf("an Idempotent call in doubt goes on, its key lives for %s", lifetime)
+	}
+	position := slices.IndexFunc(turn.Calls, func(c journal.CallState) bool { return c.Call.ID == call.ID })
+	switch live := l.judge(f, call, position, len(turn.Calls)); {
+	case live.Action == v1alpha1.ActionDeny:
+		t.Fatalf("call %s goes on, but the rules deny it now", call.ID)
+	case live.Action == v1alpha1.ActionAsk && in.Answer != nil && (in.Granted == nil || in.Gate != journal.GateGranted || !f.Now.Before(in.Granted.ExpiresAt)):
+		t.Fatalf("call %s goes on without a valid approval: %+v", call.ID, in)
+	}
 }
 
 // apart checks that two calls may be under way at the same time.

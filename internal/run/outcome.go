@@ -21,6 +21,9 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 	if call == nil || call.Phase != journal.PhaseDispatched && call.Phase != journal.PhaseDeferred || call.Attempt != attempt {
 		return Entry{}, false
 	}
+	if outcome.Input != nil && (outcome.Class == tool.ClassInputRequired || outcome.Class == tool.ClassDeferred && call.Phase == journal.PhaseDeferred) {
+		return inputRequired(f, call, outcome)
+	}
 	if outcome.Class == tool.ClassDeferred && outcome.Deferred != nil {
 		return deferred(f, call, *outcome.Deferred)
 	}
@@ -108,6 +111,12 @@ func mayRepeat(now time.Time, call *journal.CallState) bool {
 // nextAttempt is when a call may be sent: at once the first time, else after what the
 // service asked for or a back-off that doubles from one second to one minute.
 func nextAttempt(call *journal.CallState) time.Time {
+	if in := call.Input(); call.Phase == journal.PhaseInput {
+		if len(in.Asked.Questions) > 0 {
+			return time.Time{}
+		}
+		return call.EndedAt.Add(max(time.Duration(in.Asked.RetryAfterMillis)*time.Millisecond, backoff(in.Asked.Round)))
+	}
 	if call.Phase != journal.PhaseRetrying {
 		return time.Time{}
 	}

@@ -61,7 +61,7 @@ func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
 	until, waits := time.Time{}, ""
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
-		if call.Phase != journal.PhaseDeferred {
+		if call.Phase != journal.PhaseDeferred || call.Asks() {
 			continue
 		}
 		waits = call.Call.Tool
@@ -88,12 +88,12 @@ func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
 		wait.Until = earliest(wait.Until, until)
 		return wait, true
 	default:
-		return rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", waits), earliest(workDeadline(f), until)), true
+		return rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", waits), earliest(earliest(workDeadline(f), until), wait.Until)), true
 	}
 }
 
 func inquiryInto(call *journal.CallState) Sending {
-	return Sending{Call: call.Call, Attempt: call.Attempt, Timeout: pollTimeout, Deferred: call.Deferred}
+	return Sending{Call: call.Call, Attempt: call.Attempt, Timeout: pollTimeout, Deferred: call.Deferred, Continues: continuation(call)}
 }
 
 // pollAt is when to ask about a call: at intervals from when it was deferred, when

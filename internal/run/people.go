@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/strictjson"
+	"github.com/pawl-run/pawl/internal/tool"
 )
 
 // people handles what waits for a person. A wait that no verdict ends yields to
@@ -33,6 +34,9 @@ func people(f Facts) (Step, bool) {
 
 func question(f Facts) (Step, bool) {
 	q := f.State.Question
+	if asking := f.State.AskingCall(); asking != nil {
+		return inputQuestion(f, q, asking)
+	}
 	if !f.Now.Before(q.ExpiresAt) {
 		return finish(f, "InputExpired", "nobody answered the question in time (inputTimeoutSeconds)"), true
 	}
@@ -45,7 +49,30 @@ func question(f Facts) (Step, bool) {
 	if f.Desired == Suspended {
 		return Step{}, false
 	}
-	return rest("InputRequired", fmt.Sprintf("question %s waits for an answer in the annotation pawl.run/answer", q.ID), earliest(q.ExpiresAt, deadline(f))), true
+	return restForAnswer(f), true
+}
+
+func restForAnswer(f Facts) Step {
+	q := f.State.Question
+	return rest("InputRequired", fmt.Sprintf("question %s waits for an answer in the annotation pawl.run/answer", q.ID), earliest(q.ExpiresAt, deadline(f)))
+}
+
+// inputQuestion takes the answer to what a call's service asks. Other calls of the turn go
+// on meanwhile, so it does not wait here; and what does not fit is not taken.
+func inputQuestion(f Facts, q *journal.QuestionAsked, call *journal.CallState) (Step, bool) {
+	if !f.Now.Before(q.ExpiresAt) {
+		return commit(journal.QuestionAnswered{ID: q.ID, Expired: true}), true
+	}
+	text, ok := f.Verdicts.Answers[q.ID]
+	if !ok || f.Verdicts.AnswerBy == "" {
+		return Step{}, false
+	}
+	answers, err := readAnswers(call.Input().Asked.Questions, text)
+	if err != nil {
+		return Step{}, false
+	}
+	declined := !slices.ContainsFunc(answers, func(a tool.Answer) bool { return a.Action == tool.ActionAccept })
+	return commitBy(f.Verdicts.AnswerBy, journal.QuestionAnswered{ID: q.ID, Text: text, Declined: declined}), true
 }
 
 // answeredResult tells the model what a person answered.
@@ -62,10 +89,15 @@ func approval(f Facts) (Step, bool) {
 		return denied(f, a, journal.ApprovalDenied{Reason: bounded(v.DenyReason, 1024)}, v.DenyBy), true
 	case v.Approve == a.Digest && v.ApproveBy != "":
 		return granted(f, a), true
-	case f.Desired == Suspended:
+	case f.Desired == Suspended, a.Continues != "":
 		return Step{}, false
 	}
-	return rest("ApprovalRequired", fmt.Sprintf("waiting for approval of %s (calls: %d)", a.Digest, len(a.Calls)), earliest(a.ExpiresAt, deadline(f))), true
+	return restForApproval(f), true
+}
+
+func restForApproval(f Facts) Step {
+	a := f.State.Approval
+	return rest("ApprovalRequired", fmt.Sprintf("waiting for approval of %s (calls: %d)", a.Digest, len(a.Calls)), earliest(a.ExpiresAt, deadline(f)))
 }
 
 func granted(f Facts, a *journal.ApprovalRequested) Step {
@@ -83,21 +115,23 @@ func approvedResult(turn *journal.Turn) journal.CallCompleted {
 
 // denied refuses a batch, or what the model intended.
 func denied(f Facts, a *journal.ApprovalRequested, event journal.ApprovalDenied, by string) Step {
+	event = deniedAs(a, event)
+	if a.Continues != "" {
+		return commitBy(by, event)
+	}
+	return commitBy(by, event, afterDenial(f.State.OpenTurn(), event)...)
+}
+
+// deniedAs is a denial of what was asked, on its terms.
+func deniedAs(a *journal.ApprovalRequested, event journal.ApprovalDenied) journal.ApprovalDenied {
 	event.Digest = a.Digest
 	event.End = event.Expired && a.EndOnTimeout || !event.Expired && a.EndOnDeny
-	return commitBy(by, event, afterDenial(f.State.OpenTurn(), event)...)
+	return event
 }
 
 // afterDenial gives each call a denied result and ends the run where the rule says so.
 func afterDenial(turn *journal.Turn, event journal.ApprovalDenied) []journal.Payload {
-	message := "a person denied it; do not ask for the same again"
-	if event.Reason != "" {
-		message += ": " + event.Reason
-	}
-	if event.Expired {
-		message = "nobody approved it in time"
-	}
-	payloads := refuseOpen(turn, message)
+	payloads := refuseOpen(turn, denialText(event))
 	switch {
 	case event.End && event.Expired:
 		payloads = append(payloads, journal.Finished{Reason: "ApprovalExpired", Message: "nobody answered the request for approval in time"})
@@ -105,6 +139,17 @@ func afterDenial(turn *journal.Turn, event journal.ApprovalDenied) []journal.Pay
 		payloads = append(payloads, journal.Finished{Reason: "ApprovalDenied", Message: "a person denied the pending calls"})
 	}
 	return payloads
+}
+
+func denialText(event journal.ApprovalDenied) string {
+	message := "a person denied it; do not ask for the same again"
+	if event.Reason != "" {
+		message += ": " + event.Reason
+	}
+	if event.Expired {
+		message = "nobody approved it in time"
+	}
+	return message
 }
 
 func refuseOpen(turn *journal.Turn, message string) []journal.Payload {
@@ -126,7 +171,7 @@ func askApproval(f Facts, calls []journal.PendingCall, arguments map[string]stri
 	request := journal.ApprovalRequested{
 		ExpiresAt:    f.Now.Add(terms.timeout).UTC().Truncate(time.Second),
 		EndOnTimeout: terms.endOnTimeout, EndOnDeny: terms.endOnDeny,
-		Message: bounded(terms.message, 2048), Calls: calls, Intent: terms.intent,
+		Message: bounded(terms.message, 2048), Calls: calls, Intent: terms.intent, Continues: terms.continues,
 	}
 	request.Digest = pendingDigest(f, request, arguments)
 	return commit(request)
@@ -138,6 +183,8 @@ type terms struct {
 	endOnTimeout, endOnDeny bool
 	message                 string
 	intent                  bool
+	// continues is the id of the call that is to go on with an answer, empty for none.
+	continues string
 }
 
 // pendingDigest binds a verdict to what was shown: the run, the place in its journal,

@@ -171,9 +171,13 @@ func (w *world) landOne() {
 	if ids := w.underWay(); len(ids) > 0 {
 		id := ids[0]
 		outcome := anyOutcome(w.rapid)
-		if chance(w.rapid, "goesOn", 5) {
+		switch dice(w.rapid, "goesOn", 10) {
+		case 0, 1:
 			outcome = goesOn
-		} else {
+		case 2:
+			outcome = pick(w.rapid, "asks", wantsInput(asksFor("k", marker, kSchema)), wantsInput(asksFor("k", marker, kSchema)), onlyLater)
+			w.ledger.asks[id] = true
+		default:
 			w.ledger.end(id, outcome)
 		}
 		w.land(id, outcome)
@@ -185,6 +189,9 @@ func (w *world) landOne() {
 		switch {
 		case chance(w.rapid, "stillGoesOn", 2):
 			outcome = goesOn
+			if chance(w.rapid, "taskAsks", 4) {
+				outcome = taskWants(asksFor(pick(w.rapid, "key", "k", "l"), marker, kSchema))
+			}
 		case !outcome.Retryable:
 			w.ledger.end(id, outcome)
 		}
@@ -281,6 +288,20 @@ func (w *world) meddle() {
 	}
 }
 
+// kSchema is that of an answer with one text.
+const kSchema = `{"type":"object","properties":{"k":{"type":"string"}}}`
+
+// grantedInput is the approval of some call that is about to go on with an answer.
+func (w *world) grantedInput() string {
+	turn := w.state().OpenTurn()
+	for i := 0; turn != nil && i < len(turn.Calls); i++ {
+		if call := &turn.Calls[i]; call.Asks() && call.Input().Granted != nil {
+			return call.Input().Granted.Digest
+		}
+	}
+	return ""
+}
+
 // human sets verdicts, right and wrong ones.
 func (w *world) human() {
 	s, v := w.state(), &w.facts.Verdicts
@@ -296,6 +317,8 @@ func (w *world) human() {
 		v.Deny, v.DenyBy, v.DenyReason = "", by, marker
 		if a := s.Approval; a != nil {
 			v.Deny = a.Digest
+		} else if granted := w.grantedInput(); granted != "" {
+			v.Deny = granted
 		} else if turn := s.OpenTurn(); turn != nil && turn.Granted != nil {
 			v.Deny = turn.Granted.Digest
 		}
@@ -304,7 +327,7 @@ func (w *world) human() {
 		if s.Question != nil && !chance(w.rapid, "wrongQuestion", 4) {
 			id = s.Question.ID
 		}
-		v.Answers, v.AnswerBy = map[string]string{id: marker}, by
+		v.Answers, v.AnswerBy = map[string]string{id: pick(w.rapid, "answer", marker, `{"k":"`+marker+`"}`, `{"k":5}`, decline)}, by
 	case 5:
 		v.Settlements, v.SettleBy = map[string]string{"pawl-wrong": "committed"}, by
 		for _, unknown := range s.Unknown {

@@ -57,6 +57,8 @@ func (v Verdicts) answerProblem(s *journal.State) string {
 			}
 		case v.AnswerBy == "":
 			return unnamed("answer")
+		case !answerFits(s, v.Answers[id]):
+			return "the answer in the annotation pawl.run/answer does not have the form that the question says"
 		}
 	}
 	return ""
@@ -116,7 +118,9 @@ func used(s *journal.State, digest string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(inputsOf(s), func(in journal.CallInput) bool {
+		return in.Granted != nil && in.Granted.Digest == digest || in.Denied != nil && in.Denied.Digest == digest
+	})
 }
 
 // lapsed says whether the digest is that of a request which nobody answered in time.
@@ -126,7 +130,31 @@ func lapsed(s *journal.State, digest string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(inputsOf(s), func(in journal.CallInput) bool {
+		return in.Denied != nil && in.Denied.Digest == digest && in.Denied.Expired
+	})
+}
+
+// inputsOf lists everything that services asked.
+func inputsOf(s *journal.State) []journal.CallInput {
+	var inputs []journal.CallInput
+	for i := range s.Transcript {
+		for j := range s.Transcript[i].Calls {
+			inputs = append(inputs, s.Transcript[i].Calls[j].Inputs...)
+		}
+	}
+	return inputs
+}
+
+// answerFits says whether an answer has the form that the question wants. To the model's
+// own any text is an answer.
+func answerFits(s *journal.State, text string) bool {
+	call := s.AskingCall()
+	if call == nil {
+		return true
+	}
+	_, err := readAnswers(call.Input().Asked.Questions, text)
+	return err == nil
 }
 
 // askedBefore says whether an earlier turn asked a question with such an id. That the
@@ -139,5 +167,5 @@ func askedBefore(s *journal.State, id string) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(inputsOf(s), func(in journal.CallInput) bool { return in.Question == id })
 }

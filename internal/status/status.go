@@ -4,6 +4,7 @@
 package status
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -178,9 +179,19 @@ func pending(s *journal.State) *v1alpha1.Pending {
 			ID: call.ID, Tool: call.Tool, Rule: call.Rule, Effect: v1alpha1.Effect(call.Effect), EffectKey: call.EffectKey,
 			ArgumentsPreview: preview(arguments[call.ArgumentsDigest]),
 			ArgumentsDigest:  call.ArgumentsDigest,
+			AnswerPreview:    answerPreview(s, call.ID),
 		})
 	}
 	return shown
+}
+
+// answerPreview shows the answer that a pending call is to go on with.
+func answerPreview(s *journal.State, id string) string {
+	call := s.ContinuedCall()
+	if call == nil || call.Call.ID != id {
+		return ""
+	}
+	return preview(call.Input().Answer.Text)
 }
 
 // preview shows the beginning of arguments, and says so where that is not all.
@@ -210,7 +221,20 @@ func question(s *journal.State) *v1alpha1.Question {
 	if s.Question == nil {
 		return nil
 	}
-	return &v1alpha1.Question{ID: s.Question.ID, Text: strictjson.Preview([]byte(s.Question.Text), maxQuestion), ExpiresAt: stamp(s.Question.ExpiresAt)}
+	shown := &v1alpha1.Question{ID: s.Question.ID, Text: strictjson.Preview([]byte(s.Question.Text), maxQuestion), ExpiresAt: stamp(s.Question.ExpiresAt)}
+	if call := s.AskingCall(); call != nil {
+		shown.Tool, shown.CallID, shown.Digest = call.Call.Tool, call.Call.ID, askedDigest(call)
+	}
+	return shown
+}
+
+// askedDigest covers a call and everything that its service asks.
+func askedDigest(call *journal.CallState) string {
+	asked, err := json.Marshal(call.Input().Asked)
+	if err != nil {
+		return "" // it was read from JSON
+	}
+	return strictjson.Digest(append([]byte(call.Call.ArgumentsDigest+"\n"), asked...))
 }
 
 func result(s *journal.State) *v1alpha1.Result {

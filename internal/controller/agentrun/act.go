@@ -184,8 +184,21 @@ func (r *Reconciler) dispatch(object *v1alpha1.AgentRun, s *session, sending run
 		}
 		defer closeServer(server)
 		request.Tool = name
-		landed.outcome = server.Call(ctx, request)
+		landed.outcome = callOn(ctx, server, request, sending.Continues)
 	})
+}
+
+// callOn makes a call, or sends it again with what its service asked for.
+func callOn(ctx context.Context, server tool.Server, request tool.Call, with *run.Continuation) tool.Outcome {
+	if with == nil {
+		return server.Call(ctx, request)
+	}
+	again, ok := server.(tool.Continuer)
+	if !ok {
+		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected,
+			Message: "not sent: the tool is served otherwise by now and can't be given the input that it asked for; nothing was done"}
+	}
+	return again.Continue(ctx, request, with.Asked, with.Answers)
 }
 
 // request is what an adapter is told of an attempt.

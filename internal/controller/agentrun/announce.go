@@ -54,6 +54,9 @@ func noticeOf(event journal.Event) (notice, bool) {
 		_ = json.Unmarshal(event.Data, &p)
 		return notice{eventNormal, string(v1alpha1.ReasonInputRequired), "Ask", "question " + p.ID + " waits for an answer"}, true
 	case journal.TypeQuestionAnswered:
+		if event.By == "" {
+			return notice{eventWarning, "QuestionExpired", "Expire", "nobody answered the question of a tool in time"}, true
+		}
 		return notice{eventNormal, "QuestionAnswered", "Answer", "answered by " + event.By}, true
 	case journal.TypeEffectReconciled:
 		return notice{eventNormal, "EffectSettled", "Settle", settledNote(event)}, true

@@ -118,8 +118,8 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 	if declared.MCP != nil {
 		return mcptool.New(mcptool.Options{
 			URL: declared.MCP.URL, Connection: reached, Memory: c.mcp,
-			// Runs wait for tasks. Nobody is asked by a server yet.
-			Capabilities: mcptool.Capabilities{Tasks: true},
+			// Runs wait for tasks, and people answer what a call asks.
+			Capabilities: mcptool.Capabilities{Tasks: true, Elicitation: true},
 		})
 	}
 	var tools []tool.Definition

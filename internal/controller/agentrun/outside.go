@@ -50,6 +50,10 @@ func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry
 				_ = outside.CancelDeferred(ctx, request, handle)
 			}
 			landed.outcome = outside.Poll(ctx, request, handle)
+			if c := sending.Continues; c != nil && kind == polls && run.StillAsks(landed.outcome, *c) {
+				// It has not heard the answer. The next question shows whether it has.
+				_ = outside.Answer(ctx, request, handle, c.Asked, c.Answers)
+			}
 		})
 	}
 }

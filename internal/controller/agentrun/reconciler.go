@@ -246,7 +246,7 @@ func effectsAhead(turn *journal.Turn) bool {
 		return false
 	}
 	for i := range turn.Calls {
-		if call := &turn.Calls[i]; call.Phase == journal.PhasePrepared && call.Call.Effect != journal.ReadOnly {
+		if call := &turn.Calls[i]; (call.Phase == journal.PhasePrepared || call.Phase == journal.PhaseInput) && call.Call.Effect != journal.ReadOnly {
 			return true
 		}
 	}

@@ -76,16 +76,18 @@ func response(question tool.Question, answer tool.Answer) (map[string]any, error
 	return map[string]any{"action": answer.Action, "content": answer.Content}, nil
 }
 
-// inputRequired is the outcome of a result that asks for input.
-func (v *visit) inputRequired(call tool.Call, r map[string]any) tool.Outcome {
+// inputRequired is the outcome of a result that asks for input: by the server's own word
+// the call is not done before it is sent again with that.
+func (v *visit) inputRequired(r map[string]any) tool.Outcome {
 	if !v.capabilities().Elicitation {
 		return tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Message: "the tool needs input, which is not supported; give it everything in the arguments, or use another tool"}
 	}
 	input, err := readInput(r)
 	if err != nil {
-		return unknown(call, "the tool asks for input, but "+err.Error())
+		return tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectRejected,
+			Message: "the tool asks for input before it goes on, but " + err.Error() + "; nothing was done; give it everything in the arguments, or use another tool"}
 	}
-	return tool.Outcome{Class: tool.ClassInputRequired, Effect: tool.EffectUnknown, Input: input, Message: "the tool waits for input"}
+	return tool.Outcome{Class: tool.ClassInputRequired, Effect: tool.EffectRejected, Input: input, Message: "the tool waits for input"}
 }
 
 // readInput reads what a server wants to know.

@@ -64,7 +64,7 @@ func (tc continued) check(t *testing.T) {
 	})
 	first := serverWith(t, mcptool.Options{URL: m.URL, Capabilities: everything})
 	out := first.Call(t.Context(), aCall("x"))
-	if out.Class != tool.ClassInputRequired || out.Effect != tool.EffectUnknown || out.Input == nil {
+	if out.Class != tool.ClassInputRequired || out.Effect != tool.EffectRejected || out.Input == nil {
 		t.Fatalf("outcome %+v", out)
 	}
 	if diff := cmp.Diff(tc.input, *out.Input); diff != "" {
@@ -120,7 +120,7 @@ func TestInputThatIsNotFollowed(t *testing.T) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required",%s}}`, r.ID, reply)
 		})
 		out := serverWith(t, mcptool.Options{URL: m.URL, Capabilities: everything}).Call(t.Context(), aCall("x"))
-		if out.Class != tool.ClassUnknown || out.Effect != tool.EffectUnknown || out.Input != nil {
+		if out.Class != tool.ClassToolError || out.Effect != tool.EffectRejected || out.Input != nil {
 			t.Errorf("%s: outcome %+v", name, out)
 		}
 		out = newServer(t, m.URL).Call(t.Context(), aCall("x"))

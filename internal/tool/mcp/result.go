@@ -17,7 +17,7 @@ func (v *visit) result(call tool.Call, o *offer, r map[string]any) tool.Outcome 
 	case nil, "complete":
 		return completed(call, o, r)
 	case "input_required":
-		return v.inputRequired(call, r)
+		return v.inputRequired(r)
 	case "task":
 		return v.created(call, r)
 	default:
