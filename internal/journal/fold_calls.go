@@ -71,20 +71,25 @@ func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
 		return fmt.Errorf("the denial names nobody")
 	}
 	if !p.Expired {
-		for i := range turn.Calls {
-			if plan := turn.Calls[i].Call.PlanDigest; plan != "" {
-				s.Refused[plan] = true
-			}
-		}
-		for _, intent := range turn.Decision.Intents {
-			if intent.PlanDigest != "" {
-				s.Refused[intent.PlanDigest] = true
-			}
-		}
+		s.refuse(turn)
 	}
 	s.Approval = nil
 	turn.Gate, turn.Denied = GateDenied, &p
 	return nil
+}
+
+// refuse remembers what a person denied, so that nobody is asked for the same again.
+func (s *State) refuse(turn *Turn) {
+	for i := range turn.Calls {
+		if plan := turn.Calls[i].Call.PlanDigest; plan != "" {
+			s.Refused[plan] = true
+		}
+	}
+	for _, intent := range turn.Decision.Intents {
+		if intent.PlanDigest != "" {
+			s.Refused[intent.PlanDigest] = true
+		}
+	}
 }
 
 // continuation finds the input whose answer a digest is about.

@@ -37,7 +37,7 @@ type ledger struct {
 	over  bool
 	asked map[string]bool
 	// asks holds the calls whose service waits for input, by its own word.
-	asks map[string]bool
+	asks  map[string]bool
 	epoch int64
 }
 
@@ -292,6 +292,13 @@ func (l *ledger) continued(f Facts, turn *journal.Turn, sending Sending, state *
 	if lifetime := seconds(call.KeyLifetimeSeconds) - 5*time.Minute; call.Effect == journal.Idempotent && l.doubtful[call.ID] && !f.Now.Before(l.first[call.ID].Add(lifetime)) {
 		t.Fatalf("an Idempotent call in doubt goes on, its key lives for %s", lifetime)
 	}
+	l.agreed(f, turn, call, in)
+}
+
+// agreed checks that the rules, and where they ask people too, let a call go on with its
+// answer.
+func (l *ledger) agreed(f Facts, turn *journal.Turn, call journal.Call, in *journal.CallInput) {
+	t := l.w.t
 	position := slices.IndexFunc(turn.Calls, func(c journal.CallState) bool { return c.Call.ID == call.ID })
 	switch live := l.judge(f, call, position, len(turn.Calls)); {
 	case live.Action == v1alpha1.ActionDeny:

@@ -21,18 +21,23 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 	if call == nil || call.Phase != journal.PhaseDispatched && call.Phase != journal.PhaseDeferred || call.Attempt != attempt {
 		return Entry{}, false
 	}
-	if outcome.Input != nil && (outcome.Class == tool.ClassInputRequired || outcome.Class == tool.ClassDeferred && call.Phase == journal.PhaseDeferred) {
+	switch {
+	case asksInput(call, outcome):
 		return inputRequired(f, call, outcome)
-	}
-	if outcome.Class == tool.ClassDeferred && outcome.Deferred != nil {
+	case outcome.Class == tool.ClassDeferred && outcome.Deferred != nil:
 		return deferred(f, call, *outcome.Deferred)
 	}
+	return completed(f, call, outcome, duration), true
+}
+
+// completed is the event for an attempt that ended.
+func completed(f Facts, call *journal.CallState, outcome tool.Outcome, duration time.Duration) Entry {
 	if call.Phase == journal.PhaseDeferred {
 		duration = f.Now.Sub(call.LastSent)
 	}
 	outcome = sound(redacted(f, call.Call, outcome), call.Call.Effect)
 	event := journal.CallCompleted{
-		ID: id, Attempt: call.Attempt, Class: string(outcome.Class), Effect: effectOf(call, outcome),
+		ID: call.Call.ID, Attempt: call.Attempt, Class: string(outcome.Class), Effect: effectOf(call, outcome),
 		RetryAfterMillis: outcome.RetryAfter.Milliseconds(), DurationMillis: duration.Milliseconds(),
 		Value: outcome.Value, Truncated: outcome.Truncated, Size: outcome.Size,
 		Message: bounded(outcome.Message, 2048), Receipt: bounded(outcome.Receipt, 256),
@@ -45,7 +50,7 @@ func RecordOutcome(f Facts, id string, attempt int32, outcome tool.Outcome, dura
 		event.ResultDigest = resultDigest(f, call, event)
 		event.Repeats = repeatsOf(f.State, call.Call.PlanDigest, event.ResultDigest)
 	}
-	return Entry{Payload: event}, true
+	return Entry{Payload: event}
 }
 
 // sound repairs what no adapter should report, so that it can be journalled.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -147,6 +148,43 @@ func taskServer(questions int64) (url string, asked, cancelled *atomic.Int64) {
 	return server.URL, asked, cancelled
 }
 
+// askingTask is an MCP server that makes a task of each call, which wants to know something
+// before it ends. It hears what it was told once it was told twice.
+func askingTask() (url string, told *atomic.Int64) {
+	told = &atomic.Int64{}
+	const task = `"resultType":"complete","taskId":"task-1","createdAt":"2026-12-01T10:00:00Z","lastUpdatedAt":"2026-12-01T10:00:00Z","ttlMs":null,"pollIntervalMs":1000,"status":`
+	var said atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params struct {
+				Responses json.RawMessage `json:"inputResponses"`
+			} `json:"params"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		result := `"resultType":"complete"`
+		switch request.Method {
+		case "tools/list":
+			result = `"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[{"name":"bake","inputSchema":{"type":"object"}}]`
+		case "tools/call":
+			result = strings.Replace(task, "complete", "task", 1) + `"working"`
+		case "tasks/update":
+			said.Store(string(request.Params.Responses))
+			told.Add(1)
+		case "tasks/get":
+			result = task + `"input_required","inputRequests":{"flour":{"method":"elicitation/create","params":{"message":"Which flour?","requestedSchema":{"type":"object","properties":{"flour":{"type":"string"}}}}}}`
+			if told.Load() >= 2 {
+				result = task + fmt.Sprintf(`"completed","result":{"content":[{"type":"text","text":%q}]}`, said.Load())
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, request.ID, result)
+	}))
+	DeferCleanup(server.Close)
+	return server.URL, told
+}
+
 func baking(url string) string {
 	return fmt.Sprintf(`
 model: {script: [{toolCalls: [{tool: oven.bake}]}, {finalExpression: 'results[0] == null ? "nothing" : string(results[0])'}]}
@@ -164,6 +202,20 @@ var _ = Describe("A call that an MCP server makes a task of", func() {
 		Expect(awaitOpen(ctx, key, v1alpha1.ReasonWaitingForTool).Status.Owner).To(BeNil())
 		Expect(awaitCompleted(ctx, key).Status.Result.Text).To(Equal("a loaf"))
 		Expect(asked.Load()).To(BeEquivalentTo(3))
+	})
+
+	It("may ask people, and is told until it hears", func(ctx SpecContext) {
+		url, told := askingTask()
+		w := newWorld(ctx, "task-asks")
+		key := w.start(ctx, "bake", baking(url))
+		run := awaitOpen(ctx, key, v1alpha1.ReasonInputRequired)
+		Expect(run.Status.Owner).To(BeNil())
+		Expect(run.Status.Question.Tool).To(Equal("oven.bake"))
+		Expect(told.Load()).To(BeZero())
+		Expect(dana.annotate(ctx, key, map[string]string{v1alpha1.AnnotationAnswer: fmt.Sprintf(`{%q: "rye"}`, run.Status.Question.ID)})).To(Succeed())
+		Expect(awaitCompleted(ctx, key).Status.Result.Text).To(Equal(`{"flour":{"action":"accept","content":{"flour":"rye"}}}`))
+		records, _ := journalOf(ctx, run)
+		Expect(events[journal.QuestionAsked](records)).To(HaveLen(1))
 	})
 
 	It("is cancelled with its run", func(ctx SpecContext) {
