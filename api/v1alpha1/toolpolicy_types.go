@@ -290,11 +290,12 @@ type ToolProperties struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
 	// maxResultBytes bounds what is read of a result; more is cut off and the
-	// result says so.
+	// result says so. What is larger than 64 KiB is kept in ConfigMaps of its own beside
+	// the run's journal, at most 16 MiB of a run.
 	// +optional
 	// +default=65536
 	// +kubebuilder:validation:Minimum=64
-	// +kubebuilder:validation:Maximum=131072
+	// +kubebuilder:validation:Maximum=1048576
 	MaxResultBytes int32 `json:"maxResultBytes,omitempty"`
 
 	// binaryContent says what becomes of images, audio and other binary content in the

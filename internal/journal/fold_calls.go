@@ -212,6 +212,7 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 	if err := call.checkCompleted(p); err != nil {
 		return fmt.Errorf("call %s %w", p.ID, err)
 	}
+	s.noteArtifact(p.Artifact)
 	call.Last, call.EndedAt, call.Deferred = &p, r.Event.Time, nil
 	s.withdraw(p.ID)
 	unknown := p.Effect == EffectUnknown && call.Call.Effect != ReadOnly
@@ -274,6 +275,7 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 		if unknown.CallID != p.ID || unknown.EffectKey != p.EffectKey {
 			continue
 		}
+		s.noteArtifact(p.Artifact)
 		s.Unknown = append(s.Unknown[:i:i], s.Unknown[i+1:]...)
 		if turn := s.OpenTurn(); turn != nil {
 			if call := turn.call(p.ID); call != nil && call.Phase == PhaseUnknown {

@@ -310,6 +310,8 @@ type CallCompleted struct {
 	Size             int64           `json:"size,omitempty"`
 	Message          string          `json:"message,omitempty"`
 	Receipt          string          `json:"receipt,omitempty"`
+	// Artifact holds the whole result where Value is only its beginning, as text.
+	Artifact *Artifact `json:"artifact,omitempty"`
 	// ResultDigest covers class and value less what the policy ignores for progress.
 	ResultDigest string `json:"resultDigest,omitempty"`
 	// Repeats is how many times in a row this call has now given this result.
@@ -329,8 +331,20 @@ type EffectReconciled struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Value is the result, where the service or the worker had it.
 	Value json.RawMessage `json:"value,omitempty"`
+	// Artifact is as in CallCompleted.
+	Artifact *Artifact `json:"artifact,omitempty"`
 	// Receipt is the service's own id of the effect.
 	Receipt string `json:"receipt,omitempty"`
+}
+
+// Artifact is a result that is larger than an event may hold, kept in objects of its own.
+type Artifact struct {
+	// Digest of the content, from which its objects have their names.
+	Digest string `json:"digest"`
+	// Size of the content in bytes.
+	Size int64 `json:"size"`
+	// Pieces is how many objects hold it.
+	Pieces int32 `json:"pieces"`
 }
 
 // Source is whose word a settlement is.

@@ -33,6 +33,10 @@ type State struct {
 	Usage     Usage
 	// ActiveMillis is the time spent working.
 	ActiveMillis int64
+	// ArtifactBytes is what results take that are kept beside the journal, each content
+	// once; Artifacts has the digests of those.
+	ArtifactBytes int64
+	Artifacts     map[string]bool
 
 	// ModelAttempts counts the requests lost or failed since the last decision;
 	// ModelFailure is the newest of them and FailedAt its time.

@@ -151,7 +151,7 @@ func TestEstimatesGrowWithWhatIsSent(t *testing.T) {
 func TestCutsAreBoundedAndValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, limit := rapid.String().Draw(t, "text"), rapid.Int32Range(0, 70).Draw(t, "limit")
-		got := show{limit: limit}.cut(journal.Call{}, text)
+		got := show{limit: limit}.cut(journal.Call{}, text, len(text))
 		if len(text) <= int(limit) && got != text {
 			t.Fatalf("%q was cut to %q", text, got)
 		}

@@ -49,7 +49,7 @@ func resultText(call *journal.CallState, limits show) string {
 		// total and the transcript valid all the same.
 		return `{"error":{"class":"not_run"}}`
 	case result.Class == classOK:
-		text = limits.cut(call.Call, plain(result.Value))
+		text = limits.cut(call.Call, Plain(result.Value), sizeOf(result))
 	default:
 		text = failure(call, limits)
 	}
@@ -61,8 +61,17 @@ func resultText(call *journal.CallState, limits show) string {
 
 const classOK = "ok"
 
-// plain shows a JSON string as its text and everything else as JSON.
-func plain(value json.RawMessage) string {
+// sizeOf is how long a result is as the model reads it, of which its value may be no more
+// than the beginning.
+func sizeOf(result *journal.CallCompleted) int {
+	if result.Artifact != nil {
+		return int(result.Artifact.Size)
+	}
+	return len(Plain(result.Value))
+}
+
+// Plain shows a JSON string as its text and everything else as JSON.
+func Plain(value json.RawMessage) string {
 	var text string
 	if err := json.Unmarshal(value, &text); err == nil && len(value) > 0 && value[0] == '"' {
 		return text
@@ -83,8 +92,11 @@ func failure(call *journal.CallState, limits show) string {
 	}
 	result := call.Last
 	detail := result.Value
-	if len(detail) > int(limits.limit) {
-		detail, _ = json.Marshal(limits.cut(call.Call, string(detail)))
+	switch {
+	case result.Artifact != nil:
+		detail, _ = json.Marshal(limits.cut(call.Call, Plain(detail), sizeOf(result)))
+	case len(detail) > int(limits.limit):
+		detail, _ = json.Marshal(limits.cut(call.Call, string(detail), len(detail)))
 	}
 	text, err := json.Marshal(map[string]report{"error": {
 		Class: result.Class, Message: result.Message, Retryable: result.Retryable,
@@ -96,14 +108,14 @@ func failure(call *journal.CallState, limits show) string {
 	return string(text)
 }
 
-// cut bounds a result at a rune boundary and says in it what is missing, and how to read
-// the rest.
-func (s show) cut(call journal.Call, text string) string {
-	if len(text) <= int(s.limit) {
+// cut bounds a result of so many bytes, of which text is at least the beginning, at a rune
+// boundary and says in it what is missing, and how to read the rest.
+func (s show) cut(call journal.Call, text string, size int) string {
+	if size <= int(s.limit) && size <= len(text) {
 		return text
 	}
 	end := runeStart(text, int(s.limit))
-	note := fmt.Sprintf("the first %d of %d bytes", end, len(text))
+	note := fmt.Sprintf("the first %d of %d bytes", end, size)
 	if s.readable {
 		note += fmt.Sprintf("; %s with call %q and offset %d gives more", ReadResult, call.ID, end)
 	}
@@ -121,15 +133,27 @@ func runeStart(text string, end int) int {
 	return end
 }
 
+// Kept is the artifact that reading on in a result needs, nil for none.
+func Kept(state *journal.State, id string) *journal.Artifact {
+	if call := state.Call(id); call != nil && call.Last != nil && call.Last.Final {
+		return call.Last.Artifact
+	}
+	return nil
+}
+
 // Page reads on in a result: what stands from offset on, at most as much as one result
-// may show, with a line that says where it stands. The problem is for the model.
-func Page(state *journal.State, id string, offset int64) (page, problem string) {
+// may show, with a line that says where it stands. Whole is the content of its artifact,
+// where it has one. The problem is for the model.
+func Page(state *journal.State, id string, offset int64, whole string) (page, problem string) {
 	const lineBytes = 96
 	call := state.Call(id)
 	if call == nil || call.Last == nil || !call.Last.Final {
 		return "", "there is no result of a call with that id"
 	}
-	text := plain(call.Last.Value)
+	text := whole
+	if call.Last.Artifact == nil {
+		text = Plain(call.Last.Value)
+	}
 	if len(text) == 0 || offset < 0 || offset >= int64(len(text)) {
 		return "", fmt.Sprintf("the result has %d bytes: give an offset below that", len(text))
 	}

@@ -81,7 +81,10 @@ func tellCall(call *journal.CallState, whole bool, limits show, preview int) tol
 	}
 	told.Arguments = begin(told.Arguments, max(preview, previewBytes))
 	told.Begins, told.Digest = text[:runeStart(text, preview)], strictjson.Digest(call.Last.Value)
-	told.Bytes = len(plain(call.Last.Value))
+	told.Bytes = sizeOf(call.Last)
+	if call.Last.Artifact != nil {
+		told.Digest = call.Last.Artifact.Digest
+	}
 	return told
 }
 

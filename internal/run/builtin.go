@@ -37,25 +37,35 @@ func ReadTool() journal.Tool {
 		`{"type":"object","properties":{"call":{"type":"string","minLength":1,"maxLength":64,"description":"The id of the earlier call."},"offset":{"type":"integer","minimum":0,"description":"Where to begin, in bytes."}},"required":["call"],"additionalProperties":false}`)
 }
 
-// readAgain answers calls of read_result out of the journal. Nothing is sent, so nothing
-// is asked of policy or people.
+// pageOf is what read_result is called with.
+type pageOf struct {
+	Call   string `json:"call"`
+	Offset int64  `json:"offset"`
+}
+
+func readsResult(call *journal.CallState) bool {
+	return call.Phase == journal.PhasePrepared && call.Call.Tool == prompt.ReadResult && call.Call.Invalid == ""
+}
+
+func pageInput(call *journal.CallState) (input pageOf, ok bool) {
+	err := json.Unmarshal(ArgumentBytes(call.Call.Arguments), &input)
+	return input, err == nil
+}
+
+// readAgain answers calls of read_result out of the journal and its artifacts. Nothing is
+// sent, so nothing is asked of policy or people.
 func readAgain(f Facts, turn *journal.Turn) (Step, bool) {
+	if artifacts := missing(f, turn); len(artifacts) > 0 {
+		return Step{Kind: Fetch, Artifacts: artifacts}, true
+	}
 	var payloads []journal.Payload
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
-		if call.Phase != journal.PhasePrepared || call.Call.Tool != prompt.ReadResult || call.Call.Invalid != "" {
+		if !readsResult(call) {
 			continue
 		}
-		var input struct {
-			Call   string `json:"call"`
-			Offset int64  `json:"offset"`
-		}
 		result := journal.CallCompleted{ID: call.Call.ID, Final: true, Class: "ok"}
-		page, problem := "", "the arguments can't be read"
-		if json.Unmarshal(ArgumentBytes(call.Call.Arguments), &input) == nil {
-			page, problem = prompt.Page(f.State, input.Call, input.Offset)
-		}
-		if problem != "" {
+		if page, problem := pageFor(f, call); problem != "" {
 			result.Class, result.Message = "tool_error", problem
 		} else {
 			result.Value = jsonString(page)
@@ -68,6 +78,21 @@ func readAgain(f Facts, turn *journal.Turn) (Step, bool) {
 		return finish(f, "NoProgress", what), true
 	}
 	return commit(payloads...), len(payloads) > 0
+}
+
+func pageFor(f Facts, call *journal.CallState) (page, problem string) {
+	input, ok := pageInput(call)
+	if !ok {
+		return "", "the arguments can't be read"
+	}
+	var whole Fetched
+	if artifact := prompt.Kept(f.State, input.Call); artifact != nil {
+		whole = f.Fetched[artifact.Digest]
+	}
+	if whole.Problem != "" {
+		return "", whole.Problem
+	}
+	return prompt.Page(f.State, input.Call, input.Offset, whole.Text)
 }
 
 func builtInTool(name, description, schema string) journal.Tool {

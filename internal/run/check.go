@@ -32,9 +32,10 @@ func RecordFound(f Facts, id string, found Found) (Entry, bool) {
 	}
 	for _, unknown := range f.State.Unknown {
 		if unknown.CallID == id {
+			k := keep(f.State, foundValue(f, id, found))
 			return Entry{Payload: journal.EffectReconciled{
-				ID: id, EffectKey: unknown.EffectKey, Effect: found.State, Source: journal.SourceService, Value: foundValue(f, id, found),
-			}}, true
+				ID: id, EffectKey: unknown.EffectKey, Effect: found.State, Source: journal.SourceService, Value: k.value, Artifact: k.artifact,
+			}, Content: k.content}, true
 		}
 	}
 	return Entry{}, false
@@ -112,7 +113,8 @@ func RecordLate(f Facts, id string, epoch int64, outcome tool.Outcome) (Entry, b
 	}
 	settled, _ := entry.Payload.(journal.EffectReconciled)
 	settled.Source, settled.Epoch, settled.Receipt = journal.SourceWorker, epoch, bounded(outcome.Receipt, 256)
-	return Entry{Payload: settled}, true
+	entry.Payload = settled
+	return entry, true
 }
 
 // attemptsAt counts the attempts at a call of any turn.

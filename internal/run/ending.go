@@ -83,7 +83,7 @@ func settledResult(call *journal.CallState) journal.CallCompleted {
 	case settled.Effect == journal.EffectRejected:
 		result.Class, result.Message = "rejected", "The call did not take effect, as was found out later."
 	case len(settled.Value) > 0:
-		result.Class, result.Value = "ok", settled.Value
+		result.Class, result.Value, result.Artifact = "ok", settled.Value, settled.Artifact
 	default:
 		result.Class = "ok"
 		result.Value = []byte(`"The call took effect, as was found out later; its own result was lost."`)

@@ -67,10 +67,15 @@ type Facts struct {
 	// request to the model, and calls by id.
 	ModelInFlight bool
 	InFlight      map[string]bool
+	// Fetched are the artifacts that Fetch has asked for, by digest.
+	Fetched map[string]Fetched
 	// Throttled says, by call id, from when on the rate of its tool lets a call be sent.
 	// Calls that are not in it need not wait.
 	Throttled map[string]time.Time
 }
+
+// Fetched is the content of an artifact, or the problem with it.
+type Fetched struct{ Text, Problem string }
 
 // Verdicts are what people said by annotation. A verdict without a name never acts.
 type Verdicts struct {
@@ -110,6 +115,8 @@ const (
 	AskModel Kind = "AskModel"
 	// Send asks for Calls to be sent, once the events, which announce them, are committed.
 	Send Kind = "Send"
+	// Fetch asks for Artifacts to be read, and Next to be asked again.
+	Fetch Kind = "Fetch"
 	// Check asks for Unknown effects to be looked up. It needs no claim: nothing is done.
 	Check Kind = "Check"
 	// Poll asks about Calls that go on outside. Like Check it needs no claim.
@@ -138,6 +145,8 @@ type Step struct {
 	Through              int32
 	// Calls of Send, Poll and Recall.
 	Calls []Sending
+	// Artifacts of Fetch.
+	Artifacts []journal.Artifact
 	// Unknown effects of Check.
 	Unknown []journal.UnknownEffect
 	// Until is when to look again, zero for when something happens.
@@ -152,6 +161,8 @@ type Entry struct {
 	Payload journal.Payload
 	By      string
 	Part    []byte
+	// Content is what the event's artifact holds, to be stored before the event.
+	Content string
 }
 
 // Sending is one attempt at one call.

@@ -50,7 +50,12 @@ func completed(f Facts, call *journal.CallState, outcome tool.Outcome, duration 
 		event.ResultDigest = resultDigest(f, call, event)
 		event.Repeats = repeatsOf(f.State, call.Call.PlanDigest, event.ResultDigest)
 	}
-	return Entry{Payload: event}
+	k := keep(f.State, event.Value)
+	event.Value, event.Artifact = k.value, k.artifact
+	if k.cut {
+		event.Truncated, event.Size = true, max(event.Size, k.size)
+	}
+	return Entry{Payload: event, Content: k.content}
 }
 
 // sound repairs what no adapter should report, so that it can be journalled.
@@ -80,7 +85,7 @@ func sound(outcome tool.Outcome, effect string) tool.Outcome {
 
 // maxValueBytes bounds a result whatever its adapter did: adapters keep to the tool's
 // maxResultBytes, which is smaller.
-const maxValueBytes = 256 << 10
+const maxValueBytes = 1<<20 + 4<<10
 
 // effectOf is what an outcome says of the call's effect. What it leaves open is unknown,
 // and of an earlier attempt only the service itself can say that nothing happened.
@@ -149,7 +154,7 @@ func openCall(s *journal.State, id string) *journal.CallState {
 // resultDigest covers what counts as the same result: class and value, less the
 // members that the policy names.
 func resultDigest(f Facts, call *journal.CallState, event journal.CallCompleted) string {
-	value, err := strictjson.Parse(event.Value, strictjson.Limits{})
+	value, err := strictjson.Parse(event.Value, strictjson.Limits{MaxBytes: maxValueBytes})
 	if err != nil {
 		return strictjson.Digest(append([]byte(event.Class+"\n"), event.Value...))
 	}

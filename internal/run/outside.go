@@ -156,7 +156,8 @@ func completion(f Facts) (Step, bool) {
 		outcome := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: value}
 		entry, ok := RecordOutcome(f, call.Call.ID, call.Attempt, outcome, 0)
 		if ok {
-			return commitBy(f.Verdicts.CompleteBy, entry.Payload), true
+			entry.By = f.Verdicts.CompleteBy
+			return Step{Kind: Commit, Events: []Entry{entry}}, true
 		}
 	}
 	return Step{}, false

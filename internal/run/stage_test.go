@@ -31,6 +31,11 @@ type stage struct {
 	workers int
 	// mark is when active time was last booked.
 	mark time.Time
+	// artifacts are what was stored before the events that name it, by digest; problem is
+	// what fetching them comes to instead, where set.
+	artifacts map[string]string
+	problem   string
+	fetched   map[string]Fetched
 	// asked is the request that the model has, calls what tools have.
 	asked *Asked
 	calls map[string]Sending
@@ -49,6 +54,7 @@ func newStage(t tb, started *journal.RunStarted) *stage {
 	s := &stage{
 		t: t, workers: 1, mark: beginning, calls: map[string]Sending{},
 		inquiries: map[string]Sending{}, polled: map[string]time.Time{}, recalled: map[string]bool{},
+		artifacts: map[string]string{}, fetched: map[string]Fetched{},
 		draft: journal.Draft{State: journal.NewState(testUID)},
 		facts: Facts{Now: beginning, Desired: Active},
 	}
@@ -71,6 +77,7 @@ func (s *stage) look() Facts {
 	for id := range s.inquiries {
 		f.Polling[id] = true
 	}
+	f.Fetched = s.fetched
 	f.InFlight = map[string]bool{}
 	for id := range s.calls {
 		f.InFlight[id] = true
@@ -91,6 +98,9 @@ func (s *stage) add(entry Entry) {
 	s.t.Helper()
 	if _, settles := entry.Payload.(journal.EffectReconciled); !settles || s.state().Finished == nil {
 		s.claim()
+	}
+	if entry.Content != "" {
+		s.artifacts[journal.NewArtifact(entry.Content).Digest] = entry.Content
 	}
 	s.append(entry.Payload, journal.Meta{By: entry.By, Part: entry.Part})
 }
@@ -138,6 +148,9 @@ func (s *stage) take(step Step) (again bool) {
 			s.calls[sending.Call.ID] = sending
 		}
 		return true
+	case Fetch:
+		s.fetch(step.Artifacts)
+		return true
 	case Poll, Recall:
 		for _, sending := range step.Calls {
 			s.inquiries[sending.Call.ID] = sending
@@ -171,6 +184,13 @@ func (s *stage) take(step Step) (again bool) {
 	}
 }
 
+// fetch reads what was stored beside the journal.
+func (s *stage) fetch(artifacts []journal.Artifact) {
+	for _, artifact := range artifacts {
+		s.fetched[artifact.Digest] = Fetched{Text: s.artifacts[artifact.Digest], Problem: s.problem}
+	}
+}
+
 // drive takes steps until the run has to wait, and returns the step that says so.
 func (s *stage) drive() Step {
 	s.t.Helper()
@@ -189,7 +209,7 @@ func (s *stage) restart() {
 	s.t.Helper()
 	s.workers++
 	s.asked, s.calls, s.inquiries = nil, map[string]Sending{}, map[string]Sending{}
-	s.polled, s.recalled = map[string]time.Time{}, map[string]bool{}
+	s.polled, s.recalled, s.fetched = map[string]time.Time{}, map[string]bool{}, map[string]Fetched{}
 	state, err := journal.Fold(testUID, s.records)
 	if err != nil {
 		s.t.Fatalf("folding what was committed: %v", err)

@@ -130,6 +130,25 @@ var _ = Describe("Journals", func() {
 		Eventually(gone(ctx, held)).WithTimeout(patience).Should(BeTrue())
 	})
 
+	It("are kept with what is too large for them", func(ctx SpecContext) {
+		artifact := journalOf(run, 1)
+		artifact.Name, artifact.Data = fmt.Sprintf("pawl-artifact-%s-0123456789abcdef-0001", run.UID), map[string]string{"content": "x"}
+		artifact.Immutable = ptr.To(true)
+		for _, user := range []client.Client{everything, admin} {
+			Expect(user.Create(ctx, artifact.DeepCopy())).To(beRefusedWith("reserved"))
+		}
+		Expect(operator.Create(ctx, artifact)).To(Succeed())
+		Expect(everything.Patch(ctx, artifact.DeepCopy(), mergePatch(map[string]any{"metadata": map[string]any{"labels": map[string]any{"x": "y"}}}))).
+			To(beRefusedWith("written by the operator alone"))
+		for _, user := range []client.Client{everything, operator} {
+			Expect(user.Delete(ctx, artifact.DeepCopy())).To(beRefusedWith("goes with its AgentRun"))
+		}
+		changed := artifact.DeepCopy()
+		changed.Data["content"] = "y"
+		Expect(operator.Update(ctx, changed)).NotTo(Succeed())
+		Expect(admin.Delete(ctx, artifact)).To(Succeed())
+	})
+
 	It("leave other ConfigMaps free", func(ctx SpecContext) {
 		other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space.name, Name: "journal"}, Data: map[string]string{"a": "b"}}
 		Expect(everything.Create(ctx, other)).To(Succeed())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -81,5 +83,57 @@ policy: {tools: [{match: ["status.*"], redact: ["$.status", "customer[", "$..a..
 		Expect(message).To(And(
 			ContainSubstring(`tools[0]: redact[1] "customer[": it is not a JSONPath`),
 			ContainSubstring(`tools[0]: redact[2] "$..a..b": it has '..' more than once`)))
+	})
+})
+
+var _ = Describe("Results that are larger than an event may hold", func() {
+	// library answers with one text of many lines.
+	library := func() (url, text string) {
+		var b strings.Builder
+		for n := range 20_000 {
+			fmt.Fprintf(&b, "line %d: größer\n", n)
+		}
+		text = b.String()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+		DeferCleanup(server.Close)
+		return server.URL, text
+	}
+
+	It("are kept beside the journal, and the model pages through them", func(ctx SpecContext) {
+		w := newWorld(ctx, "large")
+		url, text := library()
+		offset := strings.Index(text, "line 19000")
+		key := w.start(ctx, "read", fmt.Sprintf(`
+model: {script: [{toolCalls: [{tool: library.get}]}, {toolCalls: [{tool: read_result, arguments: {call: call_1_0, offset: %d}}]}, {finalExpression: 'results[0]'}]}
+policy:
+  servers: [{name: library, http: {url: %q, tools: [{name: get, inputSchema: {type: object, properties: {}}}]}}]
+  tools: [{match: ["library.*"], effect: ReadOnly, maxResultBytes: 1048576}]
+`, offset, url))
+		run := awaitCompleted(ctx, key)
+		Expect(run.Status.Result.Text).To(ContainSubstring("\nline 19000: größer\n"))
+		_, state := journalOf(ctx, run)
+		kept := results(state, 1)[0]
+		Expect(kept.Artifact).NotTo(BeNil())
+		Expect(kept.Artifact.Holds(text)).To(BeTrue())
+		Expect(len(kept.Value)).To(BeNumerically("<", 20<<10))
+
+		pieces := &corev1.ConfigMapList{}
+		Expect(env.Admin.List(ctx, pieces, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelRunUID: string(run.UID)})).To(Succeed())
+		stored := ""
+		for _, piece := range pieces.Items {
+			if strings.HasPrefix(piece.Name, "pawl-artifact-") {
+				stored += piece.Data["content"]
+			} else {
+				Expect(piece.Size()).To(BeNumerically("<", 100<<10), piece.Name)
+			}
+		}
+		Expect(stored).To(Equal(text))
+
+		By("going with their run")
+		Expect(env.Admin.Delete(ctx, run)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.List(ctx, pieces, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelRunUID: string(run.UID)})).To(Succeed())
+			g.Expect(pieces.Items).To(BeEmpty())
+		}).WithTimeout(30 * time.Second).Should(Succeed())
 	})
 })

@@ -99,6 +99,7 @@ func (r *Reconciler) testify(ctx context.Context, object *v1alpha1.AgentRun, s *
 		if err := s.draft.Add(entry.Payload, journal.Meta{Time: r.clock.Now()}); err != nil {
 			return fmt.Errorf("proposing evidence: %w", err)
 		}
+		s.keep(entry)
 	}
 	return r.flush(ctx, object, s)
 }

@@ -48,6 +48,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		ModelInFlight:   air.model,
 		InFlight:        air.calls,
 		Throttled:       s.throttled,
+		Fetched:         s.fetched,
 	}
 }
 

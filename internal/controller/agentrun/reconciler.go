@@ -256,6 +256,8 @@ func effectsAhead(turn *journal.Turn) bool {
 // drive asks for steps and acts on them until the run has to wait.
 func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *session, rules rules) (run.Step, error) {
 	s.admitted, s.throttled = map[string]bool{}, map[string]time.Time{}
+	s.fetched = map[string]run.Fetched{}
+	defer func() { s.fetched = nil }()
 	for range maxSteps {
 		step, err := r.admit(ctx, object, s, rules, r.hold(s, run.Next(r.facts(object, s, rules))))
 		if err != nil {
@@ -318,6 +320,8 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		return r.ask(ctx, object, s, step)
 	case run.Send:
 		return false, r.send(ctx, object, s, step.Calls)
+	case run.Fetch:
+		return false, r.fetch(ctx, object, s, step.Artifacts)
 	case run.Check:
 		r.check(object, s, step.Unknown)
 		return false, nil

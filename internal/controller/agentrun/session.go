@@ -27,6 +27,10 @@ type session struct {
 	key   types.NamespacedName
 	log   *store.Log
 	draft journal.Draft
+	// contents are the artifacts of events in the draft, to be stored before it.
+	contents []string
+	// fetched are the artifacts that were read in this reconcile.
+	fetched map[string]run.Fetched
 	// settled are the flights whose outcome is in the draft.
 	settled []*flight
 	// acknowledged is when the newest append was, on a clock that counts suspension: the
@@ -146,6 +150,26 @@ func (r *Reconciler) add(s *session, entry run.Entry) error {
 		return fmt.Errorf("proposing an event: %w", err)
 	}
 	s.mark = now
+	s.keep(entry)
+	return nil
+}
+
+// keep remembers what is to be stored before an event that is in the draft.
+func (s *session) keep(entry run.Entry) {
+	if entry.Content != "" {
+		s.contents = append(s.contents, entry.Content)
+	}
+}
+
+// fetch reads artifacts for the rest of this reconcile.
+func (r *Reconciler) fetch(ctx context.Context, object *v1alpha1.AgentRun, s *session, artifacts []journal.Artifact) error {
+	for _, artifact := range artifacts {
+		text, problem, err := r.store.Fetch(ctx, object, artifact)
+		if err != nil {
+			return err
+		}
+		s.fetched[artifact.Digest] = run.Fetched{Text: text, Problem: problem}
+	}
 	return nil
 }
 
@@ -182,6 +206,10 @@ func (r *Reconciler) inherit(s *session) error {
 // flush commits the draft. Flights are forgotten only once their outcome is stored.
 func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	if len(s.draft.Records) > 0 {
+		if err := r.keepContents(ctx, object, s); err != nil {
+			r.memory.drop(s.uid)
+			return err
+		}
 		if err := r.store.Append(ctx, s.log, s.draft.Records, s.draft.State.EffectsOpen()); err != nil {
 			r.flights.withhold(s.uid, s.draft.Records)
 			r.memory.drop(s.uid)
@@ -195,6 +223,17 @@ func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *se
 	}
 	r.flights.settle(s.uid, s.settled)
 	s.settled = nil
+	return nil
+}
+
+// keepContents stores the artifacts of the draft.
+func (r *Reconciler) keepContents(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
+	for _, content := range s.contents {
+		if err := r.store.Keep(ctx, object, journal.NewArtifact(content), content); err != nil {
+			return err
+		}
+	}
+	s.contents = nil
 	return nil
 }
 
