@@ -179,6 +179,10 @@ func checkRoles(r *chatRequest) string {
 			}
 			first = false
 		}
+		if i > 0 && m.Role == r.messages[i-1].Role && (m.Role == "user" || m.Role == "assistant") {
+			// Of the templates that compatible servers fill in, some check it.
+			return fmt.Sprintf("messages[%d]: conversation roles must alternate between user and assistant", i)
+		}
 		if problem := checkMessage(m); problem != "" {
 			return fmt.Sprintf("messages[%d]: %s", i, problem)
 		}

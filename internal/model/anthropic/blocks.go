@@ -78,7 +78,7 @@ func readBlock(raw json.RawMessage) (block, string) {
 
 func (b block) readCall() (block, string) {
 	name, ok := b.members.Text("name")
-	if !ok || blank(name) {
+	if !ok || wire.Blank(name) {
 		return block{}, "a tool call has no name"
 	}
 	if b.members.Get("toolset_name") != nil {
@@ -107,7 +107,7 @@ func readInput(value json.RawMessage) string {
 func (b block) echo() json.RawMessage {
 	switch b.kind {
 	case blockText:
-		if blank(b.text) {
+		if wire.Blank(b.text) {
 			return nil
 		}
 	case blockCall:

@@ -113,7 +113,7 @@ func (m *message) decide(used map[string]bool) model.Decision {
 		return wire.NoCalls(m.text)
 	case (m.stop == stopPause || m.stop == stopCompaction) && echoed(m.blocks) != nil:
 		return model.Decision{Kind: model.KindPaused, Text: m.text}
-	case blank(m.text):
+	case wire.Blank(m.text):
 		return wire.Empty()
 	default:
 		return model.Decision{Kind: model.KindFinal, Text: m.text}
@@ -136,7 +136,7 @@ func (m *message) decideCalls(calls []*model.Call, used map[string]bool) model.D
 
 // refusal is what the model said, or else the provider's explanation.
 func (m *message) refusal() string {
-	if blank(m.text) {
+	if wire.Blank(m.text) {
 		return m.explanation
 	}
 	return m.text

@@ -35,7 +35,7 @@ func (c *Client) encode(request model.Request) ([]byte, error) {
 		return nil, err
 	}
 	var system []json.RawMessage
-	if !blank(request.System) {
+	if !wire.Blank(request.System) {
 		system = []json.RawMessage{textBlock(request.System)}
 	}
 	if c.parameters.breakpoint != nil && !c.platform.cachesRequests() {

@@ -1,6 +1,7 @@
 package anthropic_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 	"time"
@@ -45,10 +46,7 @@ func FuzzDecode(f *testing.F) {
 		if diff := cmp.Diff(got, anthropic.Decode(body)); diff != "" {
 			t.Errorf("the same body was read in two ways:\n%s", diff)
 		}
-		if len(got.Raw) == 0 {
-			return
-		}
-		if _, err := client.Encode(next(got)); err != nil {
+		if sent, err := client.Encode(next(got)); err != nil || !json.Valid(sent) {
 			t.Errorf("the reply can't be continued: %v", err)
 		}
 	})
@@ -73,17 +71,18 @@ func FuzzInterpret(f *testing.F) {
 	})
 }
 
-// next continues a conversation: with the result of each call, by going on, or with words
-// of the user.
+// next continues a conversation as a run does: with the result of each call, by going on
+// after a pause, or with words of the user, whatever the reply was.
 func next(reply model.Reply) model.Request {
-	messages := []model.Message{
-		{Role: model.RoleUser, Text: "Go."},
-		{Role: model.RoleAssistant, Text: reply.Decision.Text, Calls: reply.Decision.Calls, Raw: reply.Raw},
+	messages := []model.Message{{Role: model.RoleUser, Text: "Go."}}
+	d := reply.Decision
+	if d.Text != "" || len(d.Calls) > 0 || d.Kind == model.KindPaused {
+		messages = append(messages, model.Message{Role: model.RoleAssistant, Text: d.Text, Calls: d.Calls, Raw: reply.Raw})
 	}
-	for _, c := range reply.Decision.Calls {
+	for _, c := range d.Calls {
 		messages = append(messages, model.Message{Role: model.RoleTool, CallID: c.ID, Text: "ok"})
 	}
-	if reply.Decision.Kind == model.KindFinal {
+	if len(d.Calls) == 0 && d.Kind != model.KindPaused {
 		messages = append(messages, model.Message{Role: model.RoleUser, Text: "Again."})
 	}
 	return model.Request{Decision: 2, Messages: messages, MaxOutputTokens: 100}

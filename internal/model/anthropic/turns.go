@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -29,24 +28,22 @@ type turn struct {
 // would do the same, and older servers refuse two turns of one side. So the results of a
 // reply's calls stand together in the turn that follows it, before any text.
 func turnsOf(messages []model.Message) ([]turn, error) {
+	spoken, err := wire.Spoken(messages)
+	if err != nil {
+		return nil, err
+	}
 	var turns []turn
 	ids := map[string]string{}
-	for i, m := range messages {
+	for i, m := range spoken {
 		role, blocks, err := encodeMessage(m, ids)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
-		}
-		if len(blocks) == 0 {
-			continue
 		}
 		if len(turns) == 0 || turns[len(turns)-1].role != role {
 			turns = append(turns, turn{role: role})
 		}
 		last := &turns[len(turns)-1]
 		last.blocks = append(last.blocks, blocks...)
-	}
-	if len(turns) == 0 || turns[0].role != roleUser {
-		return nil, errors.New("a conversation needs a text of the user at its beginning")
 	}
 	return turns, nil
 }
@@ -125,9 +122,6 @@ func assistantBlocks(m model.Message, ids map[string]string) ([]json.RawMessage,
 			wire.M("input", json.RawMessage(wire.EchoArguments(c.Arguments))),
 		}.Bytes())
 	}
-	if len(blocks) == 0 {
-		return nil, errors.New("an assistant message needs text or calls")
-	}
 	return blocks, nil
 }
 
@@ -145,7 +139,7 @@ func legalID(id string) string {
 // textBlocks is a text as a list of one block, and of none if nothing is in it: the
 // provider refuses such blocks, even where it wrote them itself.
 func textBlocks(text string) []json.RawMessage {
-	if blank(text) {
+	if wire.Blank(text) {
 		return nil
 	}
 	return []json.RawMessage{textBlock(text)}
@@ -154,5 +148,3 @@ func textBlocks(text string) []json.RawMessage {
 func textBlock(text string) json.RawMessage {
 	return wire.Object{wire.M("type", wire.Quote(blockText)), wire.M("text", wire.Quote(text))}.Bytes()
 }
-
-func blank(text string) bool { return strings.TrimSpace(text) == "" }

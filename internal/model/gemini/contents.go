@@ -30,8 +30,9 @@ type open struct {
 // encodeContents renders the conversation. The results of a reply's calls become one
 // content, one part for each call in the order of the calls, as the wire pairs them.
 func (c *Client) encodeContents(messages []model.Message) (json.RawMessage, error) {
-	if len(messages) == 0 {
-		return nil, errors.New("a conversation needs at least one message")
+	messages, err := wire.Spoken(messages)
+	if err != nil {
+		return nil, err
 	}
 	var list []json.RawMessage
 	var calls []open
@@ -48,10 +49,8 @@ func (c *Client) encodeContents(messages []model.Message) (json.RawMessage, erro
 			calls, i = nil, end-1
 		case len(calls) > 0:
 			err = errors.New("it comes before the results of the calls before it")
-		case m.Role == model.RoleUser && m.Text != "":
-			content = contentOf(roleUser, textPart(m.Text))
 		case m.Role == model.RoleUser:
-			err = errors.New("a user message needs text")
+			content = contentOf(roleUser, textPart(m.Text))
 		case m.Role == model.RoleAssistant:
 			content, calls, err = c.encodeReply(m)
 		default:
@@ -92,7 +91,7 @@ func (c *Client) encodeReply(m model.Message) (json.RawMessage, []open, error) {
 // model said it, or it was not kept.
 func (c *Client) writeReply(m model.Message) (json.RawMessage, []open, error) {
 	var parts []json.RawMessage
-	if m.Text != "" {
+	if !wire.Blank(m.Text) {
 		parts = append(parts, textPart(m.Text))
 	}
 	var calls []open
@@ -110,9 +109,6 @@ func (c *Client) writeReply(m model.Message) (json.RawMessage, []open, error) {
 		}
 		parts = append(parts, part.Bytes())
 		calls = append(calls, open{callID: call.ID, name: name})
-	}
-	if len(parts) == 0 {
-		return nil, nil, errors.New("an assistant message needs text or calls")
 	}
 	return contentOf(roleModel, parts...), calls, nil
 }

@@ -18,7 +18,7 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 		return nil, errors.New("encoding a request: MaxOutputTokens must be at least 1")
 	}
 	var body wire.Object
-	if request.System != "" {
+	if !wire.Blank(request.System) {
 		body = append(body, wire.M("systemInstruction", contentOf(roleUser, textPart(request.System))))
 	}
 	if len(request.Tools) > 0 {

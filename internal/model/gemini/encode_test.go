@@ -2,6 +2,7 @@ package gemini_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,11 +151,14 @@ func TestEncodeSchema(t *testing.T) {
 
 func TestEncodeRefuses(t *testing.T) {
 	for name, change := range map[string]func(*model.Request){
-		"no messages":                  func(r *model.Request) { r.Messages = nil },
-		"no output limit":              func(r *model.Request) { r.MaxOutputTokens = 0 },
-		"an unknown role":              func(r *model.Request) { r.Messages[0].Role = "system" },
-		"an empty user message":        func(r *model.Request) { r.Messages[0].Text = "" },
-		"an empty assistant message":   func(r *model.Request) { r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant}) },
+		"no messages":             func(r *model.Request) { r.Messages = nil },
+		"no output limit":         func(r *model.Request) { r.MaxOutputTokens = 0 },
+		"an unknown role":         func(r *model.Request) { r.Messages[0].Role = "system" },
+		"an empty user message":   func(r *model.Request) { r.Messages[0].Text = "" },
+		"a prompt of white space": func(r *model.Request) { r.Messages[0].Text = " \n" },
+		"nothing but white space": func(r *model.Request) {
+			r.Messages = []model.Message{{Role: model.RoleUser, Text: "\t"}, {Role: model.RoleAssistant, Text: "\n"}}
+		},
 		"a result without a call":      func(r *model.Request) { r.Messages = r.Messages[2:] },
 		"a result too few":             func(r *model.Request) { r.Messages = r.Messages[:3] },
 		"no results at the end":        func(r *model.Request) { r.Messages = r.Messages[:2] },
@@ -238,6 +242,26 @@ func TestParameters(t *testing.T) {
 	for _, parameters := range []string{"", "null", "{}", `{"generationConfig":null}`, `{"generationConfig":{"temperature":0,"thinkingConfig":{"includeThoughts":true}}}`, `{"safetySettings":[]}`} {
 		if err := gemini.CheckParameters(json.RawMessage(parameters)); err != nil {
 			t.Errorf("parameters %s: %v", parameters, err)
+		}
+	}
+}
+
+// TestEncodeLeavesOut checks that a message in which nothing is said makes no difference,
+// wherever it stands: providers refuse some of them.
+func TestEncodeLeavesOut(t *testing.T) {
+	request := model.Request{System: "Be brief.", MaxOutputTokens: 64, Messages: []model.Message{
+		{Role: model.RoleUser, Text: "Which?"}, {Role: model.RoleUser, Text: "It was cut off."}, {Role: model.RoleAssistant, Text: "42"}, {Role: model.RoleUser, Text: "Sure?"},
+	}}
+	want := encoded(t, wire.Config{Model: "m"}, request)
+	for _, text := range []string{"", " \n\n", "\u2003"} {
+		for _, role := range []model.Role{model.RoleAssistant, model.RoleUser} {
+			for at := range len(request.Messages) + 1 {
+				longer := request
+				longer.Messages = slices.Insert(slices.Clone(request.Messages), at, model.Message{Role: role, Text: text})
+				if diff := cmp.Diff(want, encoded(t, wire.Config{Model: "m"}, longer)); diff != "" {
+					t.Errorf("%q of the %s at %d (-want +got):\n%s", text, role, at, diff)
+				}
+			}
 		}
 	}
 }

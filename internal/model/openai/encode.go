@@ -40,14 +40,15 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 }
 
 func encodeMessages(request model.Request) (json.RawMessage, error) {
-	if len(request.Messages) == 0 {
-		return nil, errors.New("a conversation needs at least one message")
+	spoken, err := wire.Spoken(request.Messages)
+	if err != nil {
+		return nil, err
 	}
 	var list []json.RawMessage
-	if request.System != "" {
+	if !wire.Blank(request.System) {
 		list = append(list, wire.Object{wire.M("role", wire.Quote("system")), wire.M("content", wire.Quote(request.System))}.Bytes())
 	}
-	for i, m := range request.Messages {
+	for i, m := range merged(spoken) {
 		encoded, err := encodeMessage(m)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
@@ -55,6 +56,22 @@ func encodeMessages(request model.Request) (json.RawMessage, error) {
 		list = append(list, encoded)
 	}
 	return wire.Array(list), nil
+}
+
+// merged joins what the user says in a row: the templates of some models refuse a
+// conversation in which the two sides don't take turns. It happens where nothing is left
+// of a reply but what was wrong with it.
+func merged(messages []model.Message) []model.Message {
+	var list []model.Message
+	for _, m := range messages {
+		last := len(list) - 1
+		if m.Role == model.RoleUser && last >= 0 && list[last].Role == model.RoleUser {
+			list[last].Text += "\n\n" + m.Text
+			continue
+		}
+		list = append(list, m)
+	}
+	return list
 }
 
 func encodeMessage(m model.Message) (json.RawMessage, error) {
@@ -85,9 +102,6 @@ func encodeAssistant(m model.Message) (json.RawMessage, error) {
 		return m.Raw, nil
 	}
 	if len(m.Calls) == 0 {
-		if m.Text == "" {
-			return nil, errors.New("an assistant message needs text or calls")
-		}
 		return wire.Object{wire.M("role", wire.Quote("assistant")), wire.M("content", wire.Quote(m.Text))}.Bytes(), nil
 	}
 	content := json.RawMessage("null")

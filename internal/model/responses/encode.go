@@ -31,7 +31,7 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 	if c.include {
 		body = append(body, wire.M("include", json.RawMessage(`["reasoning.encrypted_content"]`)))
 	}
-	if request.System != "" {
+	if !wire.Blank(request.System) {
 		body = append(body, wire.M("instructions", wire.Quote(request.System)))
 	}
 	body = append(body, wire.M("input", input))
@@ -49,11 +49,12 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 }
 
 func encodeInput(messages []model.Message) (json.RawMessage, error) {
-	if len(messages) == 0 {
-		return nil, errors.New("a conversation needs at least one message")
+	spoken, err := wire.Spoken(messages)
+	if err != nil {
+		return nil, err
 	}
 	var input []json.RawMessage
-	for i, m := range messages {
+	for i, m := range spoken {
 		items, err := encodeMessage(m)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
@@ -98,7 +99,7 @@ func encodeAssistant(m model.Message) ([]json.RawMessage, error) {
 		return items, nil
 	}
 	var items []json.RawMessage
-	if m.Text != "" {
+	if !wire.Blank(m.Text) {
 		items = append(items, wire.Object{
 			wire.M("type", wire.Quote(typeMessage)),
 			wire.M("role", wire.Quote("assistant")),
@@ -115,9 +116,6 @@ func encodeAssistant(m model.Message) ([]json.RawMessage, error) {
 			wire.M("name", wire.Quote(wire.EchoName(c.Alias))),
 			wire.M("arguments", wire.Quote(wire.EchoArguments(c.Arguments))),
 		}.Bytes())
-	}
-	if len(items) == 0 {
-		return nil, errors.New("an assistant message needs text or calls")
 	}
 	return items, nil
 }
