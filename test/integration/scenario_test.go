@@ -79,6 +79,20 @@ func (w world) start(ctx context.Context, name, text string) client.ObjectKey {
 	return w.key(name)
 }
 
+// createSome creates n runs named <name>-<i> that share a Model and a ToolPolicy.
+func (w world) createSome(ctx context.Context, name, text string, n int) {
+	GinkgoHelper()
+	var s scenario
+	decode(text, &s)
+	w.createModel(ctx, name, s.Model)
+	w.createPolicy(ctx, name, s.Policy)
+	for i := range n {
+		run := s.Run
+		run.ModelRef, run.ToolPolicyRefs = v1alpha1.LocalReference{Name: name}, []v1alpha1.LocalReference{{Name: name}}
+		w.createRun(ctx, fmt.Sprintf("%s-%d", name, i), run)
+	}
+}
+
 func (w world) createModel(ctx context.Context, name string, spec v1alpha1.ModelSpec) {
 	GinkgoHelper()
 	if spec.Provider == "" {
