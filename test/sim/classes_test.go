@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var classSeeds = flag.Int("class-seeds", number("CLASS_SEEDS", 5), "how many seeds of each fault class to simulate")
+var classSeeds = flag.Int("class-seeds", number("CLASS_SEEDS", 10), "how many seeds of each fault class to simulate")
 
 // class is one kind of fault, again and again in a world that is calm otherwise.
 type class struct {

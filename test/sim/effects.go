@@ -113,6 +113,9 @@ func (c *checker) unknown(by string, h *runHistory, p journal.CallCompleted) {
 	} else if watched := c.w.elapsed-d.at >= time.Duration(h.call(p.ID).Call.TimeoutSeconds+9)*time.Second; d.by == by && !p.Final && d.known(p.Attempt) && !watched {
 		// A watchdog that was faster than the answer may have spoken otherwise.
 		c.fail("unknown is what is unknown", "%s says that of %s, but was told %v", by, p.ID, d.outcomes)
+	} else if d.by != by {
+		// What its sender was told is for the evidence from here on.
+		d.outcomes = map[int32]string{}
 	}
 }
 

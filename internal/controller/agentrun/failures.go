@@ -35,7 +35,7 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 	if errors.As(err, &newer) {
 		return r.leaveToNewer(ctx, object, newer)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, errBehind) {
 		// The race for the next place is lost: fold again.
 		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
 	}
@@ -70,26 +70,35 @@ func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, ref
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// vanished forgets a run that the cache does not have any more. While something is under
-// way for it a live read decides: what an effect came to is not thrown away on the word of
-// a server that lags behind.
+// vanished forgets a run that the cache does not have any more.
 func (r *Reconciler) vanished(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	uid, known := r.memory.lookup(key)
 	if !known {
 		return ctrl.Result{}, nil
 	}
-	if !r.flights.underWay(uid, nil).empty() {
-		live := &v1alpha1.AgentRun{}
-		if err := r.live.Get(ctx, key, live); err == nil && live.UID == uid {
-			return ctrl.Result{RequeueAfter: lagRetry}, nil
-		} else if err != nil && !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, fmt.Errorf("reading the run live: %w", err)
-		}
+	if there, err := r.stillThere(ctx, key, uid); err != nil || there {
+		return ctrl.Result{RequeueAfter: lagRetry}, err
 	}
 	r.memory.forgetKey(key)
 	r.abandon(uid)
 	r.flights.forget(uid)
 	return ctrl.Result{}, nil
+}
+
+// stillThere says whether a run is there although the cache has none of its name, or another
+// one. While something is under way for it a live read decides: what an effect came to is not
+// thrown away on the word of a server that lags behind.
+func (r *Reconciler) stillThere(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
+	if r.flights.underWay(uid, nil).empty() {
+		return false, nil
+	}
+	live := &v1alpha1.AgentRun{}
+	if err := r.live.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading the run live: %w", err)
+	}
+	return live.UID == uid, nil
 }
 
 // lagRetry is how long to wait for a cache that lags behind.

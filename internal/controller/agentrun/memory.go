@@ -123,17 +123,14 @@ func (m *memory) of(uid types.UID) *notes {
 	return m.byRun[uid]
 }
 
-// learn notes the UID of a name, and returns the one that it had before when it was
-// another: the run was deleted and created again.
-func (m *memory) learn(key types.NamespacedName, uid types.UID) (old types.UID, replaced bool) {
+// learn notes the UID that a name has.
+func (m *memory) learn(key types.NamespacedName, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byKey == nil {
 		m.byKey = map[types.NamespacedName]types.UID{}
 	}
-	old = m.byKey[key]
 	m.byKey[key] = uid
-	return old, old != "" && old != uid
 }
 
 // lookup returns the UID that a name had.

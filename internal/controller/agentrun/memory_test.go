@@ -20,11 +20,13 @@ func TestSinceRemembersTheFirst(t *testing.T) {
 
 func TestMemoryTellsARunThatWasCreatedAgain(t *testing.T) {
 	var m memory
-	if _, replaced := m.learn(runKey, "one"); replaced {
-		t.Error("the first run of a name replaces nothing")
+	if _, known := m.lookup(runKey); known {
+		t.Error("a name is known that nobody has had")
 	}
-	if old, replaced := m.learn(runKey, "two"); !replaced || old != "one" {
-		t.Errorf("replaced %v, %q", replaced, old)
+	m.learn(runKey, "one")
+	m.learn(runKey, "two")
+	if uid, known := m.lookup(runKey); !known || uid != "two" {
+		t.Errorf("known %v, %q", known, uid)
 	}
 	m.of("two").problem = "x"
 	m.hold(&session{uid: "two", key: runKey})

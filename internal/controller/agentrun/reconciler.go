@@ -121,10 +121,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the run: %w", err)
 	}
-	if old, replaced := r.memory.learn(request.NamespacedName, object.UID); replaced {
+	if old, known := r.memory.lookup(request.NamespacedName); known && old != object.UID {
+		if there, err := r.stillThere(ctx, request.NamespacedName, old); err != nil || there {
+			return ctrl.Result{RequeueAfter: lagRetry}, err
+		}
 		r.abandon(old)
 		r.flights.forget(old)
 	}
+	r.memory.learn(request.NamespacedName, object.UID)
 	defer r.leaveQueues(object.UID)
 	if nothingLeft(object) && (endedInStatusAlone(object) || len(r.flights.landed(object.UID)) == 0) {
 		return r.leave(ctx, object)
@@ -235,6 +239,8 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 		return nil, fmt.Errorf("reading the run live: %w", err)
 	case fresh.UID != object.UID:
 		return nil, nil
+	case s.behind(fresh):
+		return nil, errBehind
 	}
 	return fresh, nil
 }

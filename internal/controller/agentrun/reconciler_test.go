@@ -445,6 +445,32 @@ func TestARunThatIsReplaced(t *testing.T) {
 	}
 }
 
+// TestARunThatOnlySeemsReplaced lets the cache go back to an earlier run of the same name
+// while a call has come back and is not recorded yet.
+func TestARunThatOnlySeemsReplaced(t *testing.T) {
+	b := newBench(t, call(), final())
+	for b.calls.Load() == 0 {
+		_, _ = b.reconcile()
+		b.executor.run()
+	}
+	cache := b.r.client
+	b.r.client = interceptor.NewClient(b.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := api.Get(ctx, key, object, options...)
+			if _, isRun := object.(*v1alpha1.AgentRun); isRun {
+				object.SetUID("uid-0")
+			}
+			return err
+		},
+	})
+	if result, err := b.reconcile(); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("the earlier run was reconciled: %v, %v", result, err)
+	}
+	b.r.client = cache
+	b.drive()
+	b.want(v1alpha1.ReasonCompleted, 1)
+}
+
 func TestARunThatIsGone(t *testing.T) {
 	b := newBench(t, call(), final())
 	for range 3 {

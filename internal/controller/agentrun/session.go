@@ -127,6 +127,16 @@ func checkMark(mark *v1alpha1.AgentRun, log *store.Log, records []journal.Record
 	return nil
 }
 
+// errBehind is a lost race for a journal that somebody else went on with.
+var errBehind = errors.New("the journal in hand is older than status says")
+
+// behind says whether status has seen more of the journal than this worker has. The next
+// append would fail, unless the journal is gone by then: what is in hand must not be its start.
+func (s *session) behind(mark *v1alpha1.AgentRun) bool {
+	known := mark.Status.Journal
+	return known != nil && known.Events > s.draft.State.Events-int64(len(s.draft.Records))
+}
+
 // active is the time spent working so far, this moment included.
 func (s *session) active(now time.Time, worker string) time.Duration {
 	booked := time.Duration(s.draft.State.ActiveMillis) * time.Millisecond
