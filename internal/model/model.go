@@ -201,6 +201,9 @@ type Error struct {
 	// Sent is true once a byte of the request may have reached the provider, so that
 	// the attempt may have cost something.
 	Sent bool
+	// Usage is what the provider itself reported for a reply that failed, the zero value
+	// where it did not.
+	Usage Usage
 	// Detail says for developers what went wrong, without any content of request,
 	// reply or credentials.
 	Detail string

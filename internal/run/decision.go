@@ -159,9 +159,13 @@ func size(reply model.Reply) int {
 // nobody can believe it, is estimated.
 func charge(request model.Request, reply model.Reply) journal.Usage {
 	if u := reply.Usage; u.Reported && believable(u) {
-		return journal.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens}
+		return reported(u)
 	}
 	return journal.Usage{InputTokens: prompt.EstimateTokens(request), OutputTokens: int64(size(reply)+3) / 4, Estimated: true}
+}
+
+func reported(u model.Usage) journal.Usage {
+	return journal.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens}
 }
 
 func believable(u model.Usage) bool {

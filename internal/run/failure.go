@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/journal"
@@ -9,7 +10,7 @@ import (
 )
 
 // RecordFailure turns a request that brought no decision into an event. What may have
-// cost something is charged as an estimate.
+// cost something is charged.
 func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
 	event := journal.ModelFailed{
 		Attempt: f.State.ModelAttempts + 1, Class: string(failure.Class), Status: failure.Status, Code: bounded(failure.Code, 64),
@@ -18,11 +19,36 @@ func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
 	if failure.Class == model.ClassOverflow {
 		event.TooLong = inputTokens(f.State, asked.Request)
 	}
-	if failure.Sent && (failure.Status == 0 || failure.Status >= 500) {
-		event.Usage = Estimate(f.State, asked.Request)
-	}
+	event.Usage = chargeFailure(f.State, asked.Request, failure)
 	return Entry{Payload: event}
 }
+
+// chargeFailure is the usage to book for a request that brought no decision: what the
+// provider reported, else an estimate for all that was sent and not certainly refused.
+func chargeFailure(s *journal.State, request model.Request, failure *model.Error) journal.Usage {
+	switch {
+	case failure.Usage.Reported && believable(failure.Usage):
+		return reported(failure.Usage)
+	case failure.Sent && !unworked(failure.Status):
+		return Estimate(s, request)
+	default:
+		return journal.Usage{}
+	}
+}
+
+// unworked is true for a status that says that the model was never at work. Of those below
+// 500 some say that it was, and took too long or failed.
+func unworked(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusFailedDependency, statusClientClosed:
+		return false
+	default:
+		return status >= 300 && status < 500
+	}
+}
+
+// statusClientClosed is what proxies, and Google, say when the request was ended early.
+const statusClientClosed = 499
 
 // Estimate is what a request is charged when nobody saw its answer.
 func Estimate(s *journal.State, request model.Request) journal.Usage {

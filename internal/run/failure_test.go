@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
@@ -74,26 +76,59 @@ func TestWaitsForTheModelGrow(t *testing.T) {
 	}
 }
 
-// What may have cost something is charged, and nothing else.
+// What may have cost something is charged, and nothing else: only a provider that says no
+// before the model is at work costs nothing for certain.
 func TestFailuresAreCharged(t *testing.T) {
+	sent := func(class model.Class, status int, code string) model.Error {
+		return model.Error{Class: class, Status: status, Code: code, Sent: true}
+	}
 	cases := map[string]struct {
 		failure model.Error
 		want    bool
+		ends    v1alpha1.Reason
 	}{
-		"not sent":                     {failure: model.Error{Class: model.ClassTransient}},
-		"sent, no answer":              {failure: model.Error{Class: model.ClassTransient, Sent: true}, want: true},
-		"sent, the provider failed":    {failure: model.Error{Class: model.ClassTransient, Sent: true, Status: 503}, want: true},
-		"sent, the provider refused":   {failure: model.Error{Class: model.ClassThrottled, Sent: true, Status: 429}},
-		"sent, then stopped by us":     {failure: model.Error{Class: model.ClassCanceled, Sent: true}, want: true},
-		"never left, and has a status": {failure: model.Error{Class: model.ClassTransient, Status: 500}},
+		"not sent":                        {failure: model.Error{Class: model.ClassTransient}},
+		"never left, and has a status":    {failure: model.Error{Class: model.ClassTransient, Status: 500}},
+		"no answer":                       {failure: sent(model.ClassTransient, 0, "connection_cut"), want: true},
+		"stopped by us":                   {failure: sent(model.ClassCanceled, 0, ""), want: true},
+		"cut after its status":            {failure: sent(model.ClassTransient, 200, "connection_cut"), want: true},
+		"too slow after its status":       {failure: sent(model.ClassTransient, 200, "timeout"), want: true},
+		"stopped by us after its status":  {failure: sent(model.ClassCanceled, 200, ""), want: true},
+		"an error in place of a reply":    {failure: sent(model.ClassTransient, 200, "server_error"), want: true},
+		"throttled in place of a reply":   {failure: sent(model.ClassThrottled, 200, "rate_limit_exceeded"), want: true},
+		"the provider failed":             {failure: sent(model.ClassTransient, 503, ""), want: true},
+		"the provider was overloaded":     {failure: sent(model.ClassThrottled, 529, ""), want: true},
+		"the provider took too long":      {failure: sent(model.ClassTransient, 408, ""), want: true},
+		"the provider's model failed":     {failure: sent(model.ClassTransient, 424, ""), want: true},
+		"a proxy gave up":                 {failure: sent(model.ClassTransient, 499, ""), want: true},
+		"sent somewhere else":             {failure: sent(model.ClassRequest, 307, ""), ends: v1alpha1.ReasonModelError},
+		"refused as a request":            {failure: sent(model.ClassRequest, 400, ""), ends: v1alpha1.ReasonModelError},
+		"refused for its key":             {failure: sent(model.ClassUnauthorized, 401, "")},
+		"refused as too long":             {failure: sent(model.ClassOverflow, 413, ""), ends: v1alpha1.ReasonContextOverflow},
+		"refused for the time being":      {failure: sent(model.ClassThrottled, 429, "")},
+		"refused, and stopped by us then": {failure: sent(model.ClassCanceled, 429, "")},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := scene{acts: []act{breaks(test.failure)}}.play(t)
+			s := scene{acts: []act{breaks(test.failure)}, wantReason: test.ends}.play(t)
 			if u := s.state().Usage; (u.Total() > 0) != test.want || u.Estimated != test.want {
 				t.Errorf("charged %+v", u)
 			}
 		})
+	}
+}
+
+// What the provider itself counts of a reply that failed is charged, if it can be believed.
+func TestReportsOfFailuresAreCharged(t *testing.T) {
+	failure := model.Error{Class: model.ClassTransient, Status: 200, Sent: true, Usage: model.Usage{InputTokens: 70, OutputTokens: 900, ReasoningTokens: 850, Reported: true}}
+	s := scene{acts: []act{breaks(failure)}, wantKind: Await}.play(t)
+	if diff := cmp.Diff(journal.Usage{InputTokens: 70, OutputTokens: 900, ReasoningTokens: 850}, s.state().Usage); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	failure.Usage.OutputTokens = -900
+	s = scene{acts: []act{breaks(failure)}, wantKind: Await}.play(t)
+	if u := s.state().Usage; !u.Estimated || u.InputTokens == 70 {
+		t.Errorf("an absurd report is charged: %+v", u)
 	}
 }
 

@@ -51,6 +51,7 @@ func specifyModels(p provider) {
 		}
 		none := fakemodel.Options{}
 		start("unreliable", none, "", "", fakemodel.ServerError(500), fakemodel.Throttled(time.Second), fakemodel.Cut(), fakemodel.Text("At last."))
+		start("torn", none, "", "", fakemodel.CutAfter(fakemodel.Text("Lost on the way."), 20), fakemodel.Text("Whole."))
 		start("locked", fakemodel.Options{Key: "another"}, "", "")
 		start("slow", none, ", requestTimeoutSeconds: 1", "", fakemodel.Hang(), fakemodel.Text("Here."))
 		start("cut-off", none, "", "", fakemodel.CutOff("The answer is"), fakemodel.Text("42."))
@@ -84,6 +85,24 @@ func specifyModels(p provider) {
 			classes = append(classes, failure.Class)
 		}
 		Expect(classes).To(Equal([]string{"Transient", "Throttled", "Transient"}))
+		failures := events[journal.ModelFailed](records)
+		Expect(failures[0].Usage.Total()).To(BeNumerically(">", 0), "the provider was at work when it failed")
+		Expect(failures[1].Usage.Total()).To(BeZero(), "the provider refused")
+		Expect(failures[2].Usage.Total()).To(BeNumerically(">", 0), "nobody knows what the request has cost that got no answer")
+	})
+
+	It("whose answer breaks off after its status are charged for it", func(ctx SpecContext) {
+		run := awaitCompleted(ctx, w.key("torn"))
+		Expect(run.Status.Result.Text).To(Equal("Whole."))
+		Expect(asked("torn")).To(HaveLen(2))
+		records, _ := journalOf(ctx, run)
+		failures := events[journal.ModelFailed](records)
+		Expect(failures).To(HaveLen(1))
+		Expect(failures[0].Status).To(Equal(200))
+		Expect(failures[0].Code).To(Equal("connection_cut"))
+		Expect(failures[0].Usage.Total()).To(BeNumerically(">", 0))
+		Expect(failures[0].Usage.Estimated).To(BeTrue())
+		Expect(run.Status.Usage.Estimated).To(BeTrue())
 	})
 
 	It("that refuse the key end a run within two requests", func(ctx SpecContext) {

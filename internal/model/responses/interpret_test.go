@@ -100,6 +100,30 @@ func TestInterpretUnfinished(t *testing.T) {
 	}
 }
 
+// What the provider says that a failed reply has cost is not lost with it.
+func TestInterpretKeepsUsageOfFailures(t *testing.T) {
+	const usage = `"usage":{"input_tokens":70,"output_tokens":900,"total_tokens":970,"output_tokens_details":{"reasoning_tokens":850}}`
+	want := model.Usage{InputTokens: 70, OutputTokens: 900, ReasoningTokens: 850, Reported: true}
+	for name, body := range map[string]string{
+		"failed":           `{"status":"failed","error":{"code":"server_error","message":"m"},"output":[],` + usage + `}`,
+		"failed by itself": `{"status":"failed","output":[],` + usage + `}`,
+		"cancelled":        `{"status":"cancelled","output":[],` + usage + `}`,
+		"refused":          `{"status":"failed","error":{"code":"content_filter","message":"m"},"output":[],` + usage + `}`,
+	} {
+		got, failure := responses.Interpret(wire.Response{Status: 200, Body: []byte(body)}, model.Request{})
+		if failure != nil {
+			got.Usage = failure.Usage
+		}
+		if diff := cmp.Diff(want, got.Usage); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+	_, failure := responses.Interpret(wire.Response{Status: 200, Body: []byte(`{"status":"failed","usage":{"input_tokens":-1}}`)}, model.Request{})
+	if failure == nil || failure.Usage.Reported {
+		t.Errorf("an absurd report is believed: %+v", failure)
+	}
+}
+
 func TestInterpretStatus(t *testing.T) {
 	want := map[model.Class][]int{
 		model.ClassRequest:      {101, 301, 302, 307, 308, 400, 404, 405, 410, 413, 415, 422},

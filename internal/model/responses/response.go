@@ -21,13 +21,35 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 	status, fault := failure(response.Body)
 	switch {
 	case fault != nil:
-		return openaiapi.FailedWithin(response, fault)
+		return failedWithin(response, fault)
 	case status == statusFailed:
-		return openaiapi.FailedWithin(response, json.RawMessage(`{}`))
+		return failedWithin(response, json.RawMessage(`{}`))
 	case status == statusCancelled, status == statusQueued, status == statusInProgress:
-		return model.Reply{}, unfinished(response, status)
+		e := unfinished(response, status)
+		e.Usage = usageOf(response.Body)
+		return model.Reply{}, e
 	}
 	return interpretReply(response, request), nil
+}
+
+// failedWithin reads the error inside a response, and what the reply that failed has cost.
+func failedWithin(response wire.Response, fault json.RawMessage) (model.Reply, *model.Error) {
+	reply, e := openaiapi.FailedWithin(response, fault)
+	if e != nil {
+		e.Usage = usageOf(response.Body)
+		return reply, e
+	}
+	reply.Usage = usageOf(response.Body)
+	return reply, nil
+}
+
+// usageOf reads the token counts of a body that holds no reply.
+func usageOf(body []byte) model.Usage {
+	top, err := wire.ParseObject(body)
+	if err != nil {
+		return model.Usage{}
+	}
+	return readUsage(top.Get("usage"))
 }
 
 // unfinished is a reply that the provider did not finish, and that nobody will fetch. The
