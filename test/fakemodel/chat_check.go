@@ -26,10 +26,12 @@ var (
 
 // chatRequest is a request body.
 type chatRequest struct {
-	members  map[string]json.RawMessage
-	model    string
-	messages []ChatMessage
-	tools    []ChatTool
+	members map[string]json.RawMessage
+	model   string
+	// onPlatform is true where the model is the name of a deployment, of whichever model.
+	onPlatform bool
+	messages   []ChatMessage
+	tools      []ChatTool
 }
 
 // Read implements Wire.
@@ -59,7 +61,7 @@ func (chat) Read(r *Request, options Options) string {
 
 // parseChat reads the body, and its pieces for comparing.
 func parseChat(r *Request) (*chatRequest, string) {
-	parsed := &chatRequest{}
+	parsed := &chatRequest{onPlatform: r.URL != nil && strings.HasPrefix(r.URL.Path, "/openai/")}
 	if json.Unmarshal(r.Body, &parsed.members) != nil {
 		return nil, "the body is not a JSON object"
 	}
@@ -116,7 +118,7 @@ func checkMembers(r *chatRequest) string {
 		}
 	}
 	limit, other := "max_tokens", "max_completion_tokens"
-	if reasoning.MatchString(r.model) {
+	if reasoning.MatchString(r.model) || r.onPlatform {
 		limit, other = other, limit
 	}
 	if _, ok := r.members[other]; ok {

@@ -45,7 +45,7 @@ func (chat) begin(first fakemodel.Exchange) (beginning, error) {
 		b.tools = append(b.tools, fakemodel.Tool{Name: t.Function.Name, Description: t.Function.Description, Schema: t.Function.Parameters})
 	}
 	var err error
-	b.parameters, err = parametersOf(first.RequestBody, openai.ReservedParameters())
+	b.parameters, err = parametersOf(first.RequestBody, append(openai.ReservedParameters(), "max_tokens", "max_completion_tokens"))
 	return b, err
 }
 

@@ -22,17 +22,16 @@ import (
 // Client asks one model.
 type Client struct {
 	*wire.Connection
-	address     openaiapi.Address
-	model       string
-	limitMember string
-	parameters  wire.Object
+	address    openaiapi.Address
+	model      string
+	parameters parameters
 }
 
 var _ model.Client = (*Client)(nil)
 
 // New checks the configuration. Its errors say what to change and hold no values.
 func New(config wire.Config) (*Client, error) {
-	c := &Client{model: config.Model, limitMember: outputLimitMember(config.Model)}
+	c := &Client{model: config.Model}
 	if config.Model == "" {
 		return nil, errors.New("configuring a model client: the model has no name")
 	}
@@ -40,8 +39,11 @@ func New(config wire.Config) (*Client, error) {
 	if c.address, err = openaiapi.Resolve(config, openaiapi.ByDeployment); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
-	if c.parameters, err = wire.ParseParameters(config.Parameters, reserved); err != nil {
+	if c.parameters, err = readParameters(config.Parameters); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
+	}
+	if c.parameters.limitMember == "" {
+		c.parameters.limitMember = outputLimitMember(config, c.address)
 	}
 	if c.Connection, err = wire.Connect(config); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
@@ -60,6 +62,7 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 		_, err := service.New(ctx, sdk.ChatCompletionNewParams{})
 		return err
 	}
+	request.MaxOutputTokens = c.limit(request)
 	return c.address.Ask(ctx, c.Connection, body, send, func(response wire.Response) (model.Reply, *model.Error) {
 		return Interpret(response, request)
 	})

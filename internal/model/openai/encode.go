@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/model/openaiapi"
 	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
@@ -33,10 +32,15 @@ func (c *Client) Encode(request model.Request) ([]byte, error) {
 		}
 		body = append(body, wire.M("tools", tools), wire.M("tool_choice", wire.Quote("auto")))
 	}
-	limit := json.RawMessage(strconv.FormatInt(int64(request.MaxOutputTokens), 10))
-	body = append(body, wire.M(c.limitMember, limit))
-	body = c.address.WithCacheKey(body, request.Conversation, c.parameters)
-	return append(body, c.parameters...).Bytes(), nil
+	limit := strconv.FormatInt(int64(c.limit(request)), 10)
+	body = append(body, wire.M(c.parameters.limitMember, json.RawMessage(limit)))
+	body = c.address.WithCacheKey(body, request.Conversation, c.parameters.body)
+	return append(body, c.parameters.body...).Bytes(), nil
+}
+
+// limit of a reply: the least of what is asked for and what the parameters say.
+func (c *Client) limit(request model.Request) int32 {
+	return min(request.MaxOutputTokens, c.parameters.limit)
 }
 
 func encodeMessages(request model.Request) (json.RawMessage, error) {
@@ -139,13 +143,4 @@ func (c *Client) encodeTools(tools []model.Tool) (json.RawMessage, error) {
 		list = append(list, wire.Object{wire.M("type", wire.Quote("function")), wire.M("function", function.Bytes())}.Bytes())
 	}
 	return wire.Array(list), nil
-}
-
-// outputLimitMember names the member that bounds a reply. Reasoning models refuse
-// max_tokens, and many compatible servers know only that.
-func outputLimitMember(name string) string {
-	if openaiapi.ReasoningFamily(name) {
-		return "max_completion_tokens"
-	}
-	return "max_tokens"
 }

@@ -23,6 +23,8 @@ type Address struct {
 	apiVersion string
 	// azure is true for Azure's authentication.
 	azure bool
+	// deployments is true on Azure, with its authentication or the vendor's.
+	deployments bool
 	// vendors is true for the vendor's own hosts, and those of Azure.
 	vendors bool
 }
@@ -54,7 +56,7 @@ func Resolve(config wire.Config, routing Routing) (Address, error) {
 	if err != nil {
 		return Address{}, err
 	}
-	return Address{base: u.String() + "/", vendors: isVendors(u)}, nil
+	return Address{base: u.String() + "/", vendors: isVendors(u), deployments: within(u, ".openai.azure.com")}, nil
 }
 
 // resolveAzure finds the address below the root of a resource.
@@ -68,7 +70,7 @@ func resolveAzure(config wire.Config, routing Routing) (Address, error) {
 	}
 	// The portal shows the root with this path.
 	u.Path = strings.TrimSuffix(u.Path, "/openai/v1")
-	address := Address{azure: true, vendors: true, apiVersion: config.Platform.Azure.APIVersion}
+	address := Address{azure: true, deployments: true, vendors: true, apiVersion: config.Platform.Azure.APIVersion}
 	switch {
 	case address.apiVersion == "":
 		u = u.JoinPath("openai", "v1")
@@ -81,8 +83,15 @@ func resolveAzure(config wire.Config, routing Routing) (Address, error) {
 	return address, nil
 }
 
+// NamesDeployments reports whether models are asked for by the names of deployments, which
+// their owner chose.
+func (a Address) NamesDeployments() bool { return a.deployments }
+
 // isVendors tells the vendor's hosts from those of compatible servers.
 func isVendors(u *url.URL) bool {
-	host := strings.ToLower(u.Hostname())
-	return strings.HasSuffix(host, ".openai.com") || strings.HasSuffix(host, ".azure.com")
+	return within(u, ".openai.com") || within(u, ".azure.com")
+}
+
+func within(u *url.URL, domain string) bool {
+	return strings.HasSuffix(strings.ToLower(u.Hostname()), domain)
 }
