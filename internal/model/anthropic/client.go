@@ -104,10 +104,7 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 	for _, secret := range grant.secrets {
 		wire.Scrub(&reply, secret)
 		if failure != nil {
-			failure.Code = wire.WithoutSecret(failure.Code, secret)
-			if wire.WithoutSecret(failure.Detail, secret) == "" {
-				failure.Detail = answeredWithError
-			}
+			wire.ScrubError(failure, secret)
 		}
 	}
 	if failure != nil {

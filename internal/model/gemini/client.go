@@ -74,7 +74,7 @@ func (c *Client) Decide(ctx context.Context, request model.Request) (model.Reply
 		if c.tokens != nil && failure.Class == model.ClassUnauthorized {
 			c.tokens.Forget(key)
 		}
-		failure.Code = wire.WithoutSecret(failure.Code, key)
+		wire.ScrubError(failure, key)
 		return model.Reply{}, failure
 	}
 	wire.Scrub(&reply, key)

@@ -96,8 +96,9 @@ func (a Address) Ask(
 		return model.Reply{}, failure
 	}
 	reply, failure := interpret(response)
+	key = strings.TrimPrefix(key, bearer)
 	if failure != nil {
-		failure.Code = wire.WithoutSecret(failure.Code, key)
+		wire.ScrubError(failure, key)
 		return model.Reply{}, failure
 	}
 	wire.Scrub(&reply, key)

@@ -159,18 +159,3 @@ func IsCode(word string) bool {
 	}
 	return true
 }
-
-// Scrub drops from a reply the words in which some servers quote the key.
-func Scrub(reply *model.Reply, key string) {
-	reply.RequestID = WithoutSecret(reply.RequestID, key)
-	reply.StopReason = WithoutSecret(reply.StopReason, key)
-}
-
-// WithoutSecret drops a word that holds the key: some servers quote it.
-func WithoutSecret(word, key string) string {
-	const telling = 8
-	if len(key) >= telling && (strings.Contains(word, key) || (len(word) >= telling && strings.Contains(key, word))) {
-		return ""
-	}
-	return word
-}

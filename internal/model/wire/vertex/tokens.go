@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -169,7 +170,7 @@ func (t *Tokens) fetch(ctx context.Context, account *jwt.Config) (kept, *model.E
 		return kept{}, unsent(failure)
 	}
 	if !response.Success() {
-		return kept{}, refused(response)
+		return kept{}, refused(response, account)
 	}
 	if token == nil || token.AccessToken == "" || !wire.FitsHeader(token.AccessToken) {
 		return kept{}, &model.Error{
@@ -191,14 +192,18 @@ func unsent(failure *model.Error) *model.Error {
 	return &marked
 }
 
+// oauthCode is what codes of token endpoints look like, and pieces of what they are sent
+// do not.
+var oauthCode = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+
 // refused classifies an answer of the token endpoint that is no token.
-func refused(response wire.Response) *model.Error {
+func refused(response wire.Response, account *jwt.Config) *model.Error {
 	e := &model.Error{Class: model.ClassUnauthorized, Status: response.Status, Detail: "the token endpoint refused the service account"}
 	var body struct {
 		Error string `json:"error"`
 	}
-	if json.Unmarshal(response.Body, &body) == nil && wire.IsCode(body.Error) {
-		e.Code = body.Error
+	if json.Unmarshal(response.Body, &body) == nil && wire.IsCode(body.Error) && oauthCode.MatchString(body.Error) {
+		e.Code = wire.WithoutSecret(wire.WithoutSecret(body.Error, string(account.PrivateKey)), account.PrivateKeyID)
 	}
 	switch status := response.Status; {
 	case status == http.StatusTooManyRequests:
