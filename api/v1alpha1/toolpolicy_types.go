@@ -307,7 +307,7 @@ type ToolProperties struct {
 
 	// idempotencyKeyLifetimeSeconds is how long the service remembers an effect key.
 	// A call whose outcome is unknown is sent again only while this lasts, less
-	// five minutes for clocks that differ.
+	// five minutes for clocks that differ. Default: 86400, a day.
 	// +optional
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=31536000

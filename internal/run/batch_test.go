@@ -116,8 +116,8 @@ func TestRetries(t *testing.T) {
 		"neither does one that is asked to come later": {
 			acts: []act{put, lands("a", timedOut), untilThen, lands("a", throttled), untilThen, lands("a", throttled)}, wantKind: Rest, wantWaiting: v1alpha1.ReasonOutcomeUnknown,
 		},
-		"what the service itself refuses is refused": {
-			acts: []act{put, lands("a", timedOut), untilThen, lands("a", turnedOff)}, wantKind: Await, wantClasses: map[string]string{"a": "rejected"},
+		"a refusal says nothing of the attempt before": {
+			acts: []act{put, lands("a", timedOut), untilThen, lands("a", turnedOff)}, wantKind: Rest, wantWaiting: v1alpha1.ReasonOutcomeUnknown,
 		},
 		"nothing is repeated once the key may be forgotten": {
 			acts: []act{put, lands("a", timedOut), wants(Suspended), passes(time.Hour), wants(Active), inTheAir()}, wantKind: Rest, wantWaiting: v1alpha1.ReasonOutcomeUnknown,

@@ -113,7 +113,7 @@ func (l *ledger) complete(payload journal.CallCompleted) {
 		return
 	}
 	// Only the service itself can say of a call that was in doubt that nothing happened.
-	if l.doubtful[payload.ID] && payload.Effect == journal.EffectRejected && payload.Class != string(tool.ClassRejected) {
+	if l.doubtful[payload.ID] && payload.Effect == journal.EffectRejected {
 		l.w.t.Fatalf("call %s (%s) may have taken effect, but its result is %s, %s", payload.ID, call.Call.Effect, payload.Class, payload.Effect)
 	}
 	if said := l.settlement[payload.ID]; said != "" && said != payload.Effect {

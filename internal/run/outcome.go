@@ -46,6 +46,9 @@ func completed(f Facts, call *journal.CallState, outcome tool.Outcome, duration 
 	event.Retryable = outcome.Class != tool.ClassOK && outcome.Retryable && !ends && mayRepeat(f.Now, call)
 	unknown := event.Effect == journal.EffectUnknown
 	event.Final = !event.Retryable && !unknown
+	if unknown && outcome.Effect == tool.EffectRejected {
+		event.Message = bounded(outcome.Message+"; whether an earlier attempt took effect, nobody knows", 2048)
+	}
 	if event.Final {
 		event.ResultDigest = resultDigest(f, call, event)
 		event.Repeats = repeatsOf(f.State, call.Call.PlanDigest, event.ResultDigest)
@@ -87,8 +90,9 @@ func sound(outcome tool.Outcome, effect string) tool.Outcome {
 // maxResultBytes, which is smaller.
 const maxValueBytes = 1<<20 + 4<<10
 
-// effectOf is what an outcome says of the call's effect. What it leaves open is unknown,
-// and of an earlier attempt only the service itself can say that nothing happened.
+// effectOf is what an outcome says of the call's effect. What it leaves open is unknown, and
+// a refusal speaks of its own attempt alone: a gateway, a token that has expired or a check
+// that comes first refuse what an earlier attempt has long done.
 func effectOf(call *journal.CallState, outcome tool.Outcome) string {
 	switch {
 	case call.Call.Effect == journal.ReadOnly:
@@ -99,7 +103,7 @@ func effectOf(call *journal.CallState, outcome tool.Outcome) string {
 		return journal.EffectUnknown
 	case outcome.Effect == tool.EffectCommitted:
 		return journal.EffectCommitted
-	case outcome.Effect == tool.EffectRejected && (!call.Doubtful || canary.Is(canary.DoubtForgotten) || outcome.Class == tool.ClassRejected):
+	case outcome.Effect == tool.EffectRejected && (!call.Doubtful || canary.Is(canary.DoubtForgotten)):
 		return journal.EffectRejected
 	default:
 		return journal.EffectUnknown

@@ -61,6 +61,10 @@ type answer struct {
 // receive deals with a request that arrived.
 func (s *services) receive(call tool.Call, known *toolSpec) answer {
 	w := s.w
+	if w.chance(w.faults.rates.toolReject / 2) {
+		// A gateway, which knows nothing of what was done before.
+		return answer{status: 401}
+	}
 	if known.class == v1alpha1.EffectReadOnly {
 		return answer{200, json.RawMessage(fmt.Sprintf(`{"seen":%q}`, call.ID))}
 	}

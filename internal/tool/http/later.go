@@ -3,8 +3,11 @@ package httptool
 import (
 	"context"
 	"errors"
+	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +57,15 @@ func (s *Server) statusURL(location string) (*url.URL, error) {
 	return address, nil
 }
 
+// verdicts are the statuses by which a service says that it refused a call which it had
+// accepted. Others come from whatever stands before it, or say that it has forgotten: those
+// teach nothing about what it did.
+var verdicts = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusConflict, http.StatusPreconditionFailed,
+	http.StatusUnprocessableEntity, http.StatusFailedDependency}
+
 // Poll implements tool.Deferrer: GET the status URL. 202 says that the call goes on,
-// another 2xx is its result, a 4xx refuses it, and everything else says nothing.
+// another 2xx is its result, one of the verdicts with a JSON body refuses it, and everything
+// else says nothing.
 func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.Outcome {
 	address, err := s.statusURL(handle)
 	if err != nil {
@@ -66,7 +76,7 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 		return tool.NothingLearned(cannotAsk)
 	}
 	s.identify(ctx, req, call)
-	resp, sending, err := s.client.Send(req, false)
+	resp, _, err := s.client.Send(req, false)
 	if err != nil {
 		return tool.NothingLearned(cannotAsk)
 	}
@@ -81,16 +91,24 @@ func (s *Server) Poll(ctx context.Context, call tool.Call, handle string) tool.O
 		}
 		out.Receipt = transport.Receipt(resp.Header)
 		return out
-	case code >= 400 && code <= 499:
-		value, err := transport.ReadValue(resp, transport.Bound(call))
-		if err != nil {
-			value = transport.Value{}
-		}
-		out := transport.Status(call, sending, resp, value)
-		out.Class, out.Retryable = tool.ClassRejected, false // refused for good
-		return out
+	case slices.Contains(verdicts, code) && resp.Header.Get("Retry-After") == "":
+		return refusedLater(call, resp)
 	default:
 		return tool.NothingLearned(cannotAsk)
+	}
+}
+
+// refusedLater reads a verdict, which says why in JSON.
+func refusedLater(call tool.Call, resp *http.Response) tool.Outcome {
+	mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	isJSON := err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"))
+	value, err := transport.ReadValue(resp, transport.Bound(call))
+	if !isJSON || err != nil {
+		return tool.NothingLearned(cannotAsk)
+	}
+	return tool.Outcome{
+		Class: tool.ClassRejected, Effect: tool.EffectRejected, Value: value.JSON, Truncated: value.Truncated, Size: value.Size,
+		Message: fmt.Sprintf("the service refused the call after it had accepted it (HTTP %d); nothing was done; change the arguments as its answer says", resp.StatusCode),
 	}
 }
 

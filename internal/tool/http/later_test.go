@@ -3,6 +3,7 @@ package httptool_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,13 +75,28 @@ func TestAcceptedCallsGoOn(t *testing.T) {
 	}
 }
 
+// TestRefusedLater checks that an accepted call is refused by a verdict of the service's own
+// alone: gateways, expired tokens and forgotten calls teach nothing.
 func TestRefusedLater(t *testing.T) {
-	for _, code := range []int{400, 404, 409, 410, 422} {
-		server, _ := later(t, "jobs/1", answers(code, `"no such order"`))
-		out := server.Call(t.Context(), aCall())
-		got := server.Poll(t.Context(), aCall(repeatable), out.Deferred.Handle)
-		if got.Deferred != nil || got.Effect != tool.EffectRejected || got.Retryable {
+	for code := 400; code < 500; code++ {
+		server, _ := later(t, "jobs/1",
+			answers(code, `"no such order"`, "Content-Type", "application/problem+json"),
+			answers(code, `"no such order"`, "Content-Type", "text/html"),
+			answers(code, `"no such order"`, "Content-Type", "application/json", "Retry-After", "5"))
+		handle := server.Call(t.Context(), aCall()).Deferred.Handle
+		got := server.Poll(t.Context(), aCall(repeatable), handle)
+		switch {
+		case slices.Contains([]int{400, 402, 409, 412, 422, 424}, code):
+			if got.Class != tool.ClassRejected || got.Effect != tool.EffectRejected || got.Retryable || string(got.Value) != `"no such order"` {
+				t.Errorf("%d: got %+v", code, got)
+			}
+		case got.Effect == tool.EffectRejected || got.Class == tool.ClassRejected:
 			t.Errorf("%d: got %+v", code, got)
+		}
+		for _, other := range []string{"a page", "one to come back to"} {
+			if got := server.Poll(t.Context(), aCall(repeatable), handle); got.Effect == tool.EffectRejected || got.Class == tool.ClassRejected {
+				t.Errorf("%d as %s: got %+v", code, other, got)
+			}
 		}
 	}
 }

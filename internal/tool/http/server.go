@@ -4,10 +4,14 @@
 //	2xx                    the result: JSON, or a JSON string where it isn't JSON
 //	204 or an empty body   the result null
 //	202 with a Location    goes on: GET it, where 202 is "not yet", another 2xx the result
-//	                       and 4xx a refusal; the Location must be of the same origin
+//	                       and 400, 402, 409, 412, 422 and 424 with a JSON body a refusal; the
+//	                       Location must be of the same origin
 //	202 without            not known
-//	409, 425, 429          nothing was done, try later
-//	other 4xx              nothing was done, the body is the error
+//	425, 429               nothing was done, try later
+//	409 with Retry-After, or to another attempt
+//	                       an earlier request with this key is in flight: not known
+//	408                    not known
+//	other 4xx              nothing was done by this attempt, the body is the error
 //	3xx, 5xx               not known
 //	cut off, no answer     not known, or not sent where no byte was written
 package httptool

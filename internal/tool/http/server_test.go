@@ -44,6 +44,25 @@ func aCall(mods ...func(*tool.Call)) tool.Call {
 
 func repeatable(call *tool.Call) { call.Repeatable = true }
 
+// TestConflict checks that a conflict is the service's own refusal for a first attempt, and an
+// attempt in flight for a later one.
+func TestConflict(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `"it exists"`)
+	}))
+	defer service.Close()
+	server := newServer(t, httptool.Options{URL: service.URL})
+	first := server.Call(t.Context(), aCall(repeatable, func(call *tool.Call) { call.Attempt = 1 }))
+	if first.Class != tool.ClassRejected || first.Effect != tool.EffectRejected || first.Retryable || string(first.Value) != `"it exists"` {
+		t.Errorf("a first attempt: %+v", first)
+	}
+	again := server.Call(t.Context(), aCall(repeatable))
+	if again.Class != tool.ClassThrottled || again.Effect != tool.EffectUnknown || !again.Retryable {
+		t.Errorf("a second attempt: %+v", again)
+	}
+}
+
 func TestRequest(t *testing.T) {
 	type seen struct {
 		Method, Path, Body string
@@ -106,7 +125,8 @@ func TestAnswers(t *testing.T) {
 		"unauthorized":  {401, "who?", nil, tool.Outcome{Class: "rejected", Effect: "rejected", Value: json.RawMessage(`"who?"`)}},
 		"not found":     {404, "", nil, tool.Outcome{Class: "rejected", Effect: "rejected", Value: json.RawMessage(`null`)}},
 		"mismatch":      {422, "", nil, tool.Outcome{Class: "rejected", Effect: "rejected", Value: json.RawMessage(`null`)}},
-		"in flight":     {409, "x", nil, tool.Outcome{Class: "throttled", Effect: "rejected"}},
+		"in flight":     {409, "x", map[string]string{"Retry-After": "1"}, tool.Outcome{Class: "throttled", Effect: "unknown", RetryAfter: time.Second}},
+		"gave up":       {408, "x", nil, tool.Outcome{Class: "timeout", Effect: "unknown"}},
 		"too early":     {425, "x", nil, tool.Outcome{Class: "throttled", Effect: "rejected"}},
 		"too many":      {429, "x", map[string]string{"Retry-After": "7"}, tool.Outcome{Class: "throttled", Effect: "rejected", RetryAfter: 7 * time.Second}},
 		"absurd wait":   {429, "x", map[string]string{"Retry-After": "99999999999"}, tool.Outcome{Class: "throttled", Effect: "rejected", RetryAfter: 24 * time.Hour}},
@@ -148,7 +168,7 @@ func TestAnswers(t *testing.T) {
 				}
 				out.Message = ""
 				want := tc.want
-				again := want.Class == tool.ClassThrottled || want.Class == tool.ClassUnknown && tc.status != 307
+				again := want.Class == tool.ClassThrottled || want.Class == tool.ClassTimeout || want.Class == tool.ClassUnknown && tc.status != 307
 				want.Retryable = call.Repeatable && again
 				if diff := cmp.Diff(want, out); diff != "" {
 					t.Errorf("repeatable %v: outcome (-want +got):\n%s", call.Repeatable, diff)

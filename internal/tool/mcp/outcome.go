@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/pawl-run/pawl/internal/tool"
 	"github.com/pawl-run/pawl/internal/tool/transport"
@@ -21,6 +22,17 @@ const (
 	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
+)
+
+// nothingRan are the codes by which a server refuses a call before the tool runs.
+var nothingRan = []int64{codeParse, codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeResourceNotFound,
+	codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion}
+
+// JSON-RPC 2.0 section 5.1 leaves these to implementations for errors of the server: a gateway
+// before a tool uses them as well as the one that ran it.
+const (
+	minServerError = -32099
+	maxServerError = -32000
 )
 
 // outcome says what an answer means for the call.
@@ -90,12 +102,11 @@ func protocolError(call tool.Call, a answer) tool.Outcome {
 	value := bounded(a.failure, transport.Bound(call))
 	out := tool.Outcome{Class: tool.ClassToolError, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size,
 		Embedded: []string{"message", "data"}}
-	switch code := a.code(); code {
-	case codeParse, codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeResourceNotFound,
-		codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:
+	switch code := a.code(); {
+	case slices.Contains(nothingRan, code):
 		out.Class, out.Effect = tool.ClassRejected, tool.EffectRejected
 		out.Message = fmt.Sprintf("the server refused the call (JSON-RPC error %d); nothing was done; change the arguments as its answer says, or use another tool", code)
-	case codeInternal:
+	case code == codeInternal || code >= minServerError && code <= maxServerError:
 		out.Effect, out.Retryable = tool.EffectUnknown, call.Repeatable
 		out.Message = fmt.Sprintf("the server failed (JSON-RPC error %d); nobody knows whether the call took effect", code)
 	default:

@@ -110,7 +110,14 @@ func Status(call tool.Call, sending *Sending, resp *http.Response, value Value) 
 	out := tool.Outcome{RetryAfter: RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	code := resp.StatusCode
 	switch {
-	case code == http.StatusConflict || code == http.StatusTooEarly || code == http.StatusTooManyRequests:
+	case code == http.StatusConflict && (out.RetryAfter > 0 || call.Attempt > 1):
+		// Only our own request has this key: one that is in flight is a copy or an attempt of it.
+		out.Class, out.Effect, out.Retryable = tool.ClassThrottled, tool.EffectUnknown, call.Repeatable
+		out.Message = "the service is still at work on an earlier request with the same key (HTTP 409); nobody knows yet whether the call took effect"
+	case code == http.StatusRequestTimeout:
+		out.Class, out.Effect, out.Retryable = tool.ClassTimeout, tool.EffectUnknown, call.Repeatable
+		out.Message = "the service, or a gateway before it, gave the request up (HTTP 408); nobody knows whether the call took effect"
+	case code == http.StatusTooEarly || code == http.StatusTooManyRequests:
 		out.Class, out.Effect, out.Retryable = tool.ClassThrottled, tool.EffectRejected, call.Repeatable
 		out.Message = fmt.Sprintf("the service asks to try again later (HTTP %d); nothing was done", code)
 		if out.RetryAfter > 0 {
