@@ -34,6 +34,7 @@ import (
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/controller/agentrun"
+	"github.com/pawl-run/pawl/internal/controller/child"
 	"github.com/pawl-run/pawl/internal/controller/job"
 	modelcontroller "github.com/pawl-run/pawl/internal/controller/model"
 	"github.com/pawl-run/pawl/internal/controller/toolpolicy"
@@ -176,15 +177,17 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 		return operator{}, fmt.Errorf("building the client for pods' logs: %w", err)
 	}
 	jobs := job.NewCluster(mgr.GetClient(), mgr.GetAPIReader(), pods)
-	adapters := agentrun.NewAdapters(mgr.GetClient(), jobs)
+	journals := store.New(mgr.GetClient(), nonces(incarnation))
+	children := child.NewCluster(mgr.GetClient(), mgr.GetAPIReader(), journals)
+	adapters := agentrun.NewAdapters(mgr.GetClient(), jobs, children)
 	reconciler = agentrun.New(agentrun.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Store:    store.New(mgr.GetClient(), nonces(incarnation)),
+		Store:    journals,
 		Recorder: mgr.GetEventRecorder("pawl"),
 		Clock:    clock.RealClock{}, Boot: bootClock, Executor: agentrun.Goroutines{}, Members: members,
 		MaxConcurrentTurns: o.maxConcurrentTurns, MaxConcurrentTurnsPerNamespace: o.maxTurnsPerNamespace,
 		JournalRefusalTimeout: o.journalRefusalTimeout, DeletionGrace: o.deletionGrace,
-		Clients: adapters, Jobs: jobs,
+		Clients: adapters, Jobs: jobs, Children: children,
 	})
 	if err := mgr.Add(members); err != nil {
 		return operator{}, fmt.Errorf("adding the worker membership: %w", err)

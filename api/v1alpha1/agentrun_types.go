@@ -287,7 +287,7 @@ type AgentRunStatus struct {
 	// +optional
 	ToolCalls int32 `json:"toolCalls,omitempty"`
 
-	// usage of the model, all requests together.
+	// usage of the model, all requests together, and of child runs that have ended.
 	// +optional
 	Usage *Usage `json:"usage,omitempty"`
 
@@ -299,7 +299,8 @@ type AgentRunStatus struct {
 	// +optional
 	Journal *Journal `json:"journal,omitempty"`
 
-	// pending is the batch of calls that waits for approval.
+	// pending is the batch of calls that waits for approval, or the child runs that wait for
+	// people.
 	// +optional
 	Pending *Pending `json:"pending,omitempty"`
 
@@ -376,14 +377,16 @@ type Journal struct {
 	Head string `json:"head"`
 }
 
-// Pending is a batch of calls that waits for approval.
+// Pending is a batch of calls that waits for approval, or what child runs wait for.
 type Pending struct {
-	// digest is what an approval or denial must name.
-	// +required
-	Digest string `json:"digest"`
-	// expiresAt is when the request lapses.
-	// +required
-	ExpiresAt metav1.Time `json:"expiresAt"`
+	// digest is what an approval or denial must name. Empty where only children wait:
+	// people answer each on itself.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// expiresAt is when the request lapses, or the first of those of children. Absent where
+	// none of them lapses.
+	// +optional
+	ExpiresAt metav1.Time `json:"expiresAt,omitzero"`
 	// message of the rule that asks, or what the model wrote to ask for approval.
 	// Control characters are shown escaped.
 	// +optional
@@ -395,6 +398,35 @@ type Pending struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=64
 	Calls []PendingCall `json:"calls,omitempty"`
+	// children are the runs below this one that wait for people. Nothing of them can be
+	// answered here.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Children []PendingChild `json:"children,omitempty"`
+}
+
+// PendingChild is a run below this one, in the same namespace, that waits for people.
+type PendingChild struct {
+	// name of the child. A verdict is an annotation of it.
+	// +required
+	Name string `json:"name"`
+	// tool is the full name of the tool whose call the child is.
+	// +required
+	Tool string `json:"tool"`
+	// reason is what it waits for: ApprovalRequired, InputRequired or OutcomeUnknown.
+	// +required
+	Reason string `json:"reason"`
+	// digest is what an approval or denial on the child must name.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// question is the id of the question that waits for an answer on the child.
+	// +optional
+	Question string `json:"question,omitempty"`
+	// expiresAt is when what it waits for lapses, where that is known.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 
 // PendingCall is one call of a batch that waits for approval.

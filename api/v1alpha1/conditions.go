@@ -38,7 +38,7 @@ const (
 	LabelRunUID = "pawl.run/run-uid"
 )
 
-// Annotations on the Job of a call and on its pod.
+// Annotations on the Job of a call and its pod, and on the child run of a call.
 const (
 	// AnnotationCallID is the id of the call.
 	AnnotationCallID = "pawl.run/call-id"
@@ -47,6 +47,28 @@ const (
 	// AnnotationArguments holds the call's arguments, on the pod alone.
 	AnnotationArguments = "pawl.run/arguments"
 )
+
+// What a child run says of the run that made it. The operator writes these when it creates
+// the child, where its own admission policies keep everybody else from it, and they never
+// change.
+const (
+	// LabelParentUID is the UID of the run whose call the child is.
+	LabelParentUID = "pawl.run/parent-uid"
+	// LabelRootUID is the UID of the run at the top of the tree.
+	LabelRootUID = "pawl.run/root-uid"
+	// AnnotationParent is the name of the run whose call the child is.
+	AnnotationParent = "pawl.run/parent"
+	// AnnotationRoot is the name of the run at the top of the tree.
+	AnnotationRoot = "pawl.run/root"
+	// AnnotationDepth is the child's level in the tree, whose top has level 1.
+	AnnotationDepth = "pawl.run/depth"
+)
+
+// MaxDepth is how many levels a tree of runs has at most.
+const MaxDepth = 3
+
+// FinalizerParent keeps a child run until its parent has recorded its result, or has ended.
+const FinalizerParent = "pawl.run/parent"
 
 // FinalizerEffects keeps a run, and the journal segments that its effects are recorded
 // in, until every call that may have an effect has a known outcome, and the Job of a call

@@ -94,7 +94,7 @@ type ToolPolicySpec struct {
 }
 
 // ToolServer is one place that tools come from.
-// +kubebuilder:validation:XValidation:rule="[has(self.mcp), has(self.http), has(self.job)].filter(given, given).size() == 1",message="set exactly one of mcp, http and job"
+// +kubebuilder:validation:XValidation:rule="[has(self.mcp), has(self.http), has(self.job), has(self.agentRun)].filter(given, given).size() == 1",message="set exactly one of mcp, http, job and agentRun"
 type ToolServer struct {
 	// name is the first part of the full name of each of its tools. No two policies
 	// of one run may declare the same name.
@@ -116,6 +116,10 @@ type ToolServer struct {
 	// job runs a Kubernetes Job in the run's namespace for each call.
 	// +optional
 	Job *JobServer `json:"job,omitempty"`
+
+	// agentRun creates another AgentRun, a child, in the run's namespace for each call.
+	// +optional
+	AgentRun *AgentRunServer `json:"agentRun,omitempty"`
 }
 
 // MCPServer is a Model Context Protocol server over streamable HTTP.
@@ -254,6 +258,107 @@ type JobTemplate struct {
 	Spec runtime.RawExtension `json:"spec"`
 }
 
+// AgentRunServer creates child runs. A call's child is named after its effect key, spends
+// what its parent has left, and is cancelled and suspended with it. Runs are at most three
+// levels deep; a call that would go deeper is refused.
+type AgentRunServer struct {
+	// tools, one kind of child each.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Tools []AgentRunTool `json:"tools"`
+}
+
+// AgentRunTool is a tool whose calls are child runs.
+type AgentRunTool struct {
+	// name is the second part of the tool's full name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="use letters, digits, '_' and '-'"
+	Name string `json:"name"`
+
+	// description is shown to the model.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description,omitempty"`
+
+	// inputSchema is the JSON Schema (2020-12) of the arguments, an object at its
+	// root. Bounded in size, depth and references; checked by the operator, which
+	// reports problems in status.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	InputSchema runtime.RawExtension `json:"inputSchema"`
+
+	// prompt is CEL over args that gives the child's prompt, a string of 1 to 131072
+	// characters. A tool whose expression can't be used is in status.quarantined. A call
+	// for whose arguments it gives nothing usable is refused.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Prompt string `json:"prompt"`
+
+	// template of the child's spec, in which prompt and state have no place.
+	// +required
+	Template AgentRunTemplate `json:"template"`
+}
+
+// AgentRunTemplate is the spec of a child run less its prompt and state.
+type AgentRunTemplate struct {
+	// modelRef names the Model that decides, in the parent's namespace.
+	// +required
+	ModelRef LocalReference `json:"modelRef"`
+
+	// toolPolicyRefs name the ToolPolicies whose tools exist for the child. Those of its
+	// parent do not, unless they are named here. Without any the model can only answer.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	ToolPolicyRefs []LocalReference `json:"toolPolicyRefs,omitempty"`
+
+	// systemPrompt is given to the model as its instructions.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	SystemPrompt string `json:"systemPrompt,omitempty"`
+
+	// limits of the child. maxTokens, maxCost, activeDeadlineSeconds and deadlineSeconds
+	// are lowered to what the parent has left when the call is sent; calls that are sent
+	// together divide it evenly. What a child does not use goes back to its parent.
+	// +optional
+	// +default={}
+	Limits Limits `json:"limits,omitzero"`
+
+	// progress is a goal measure that must move.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+
+	// output is what the child's final answer must satisfy. With a schema the result of the
+	// call is the answer's JSON value, without one it is the answer's text.
+	// +optional
+	Output *Output `json:"output,omitempty"`
+
+	// context bounds what the model is shown.
+	// +optional
+	// +default={}
+	Context Context `json:"context,omitzero"`
+
+	// humanInput offers the model the tools ask, request_approval and cannot_continue.
+	// People answer on the child; status.pending of its parent says that it waits.
+	// +optional
+	// +default="Enabled"
+	HumanInput HumanInput `json:"humanInput,omitempty"`
+
+	// ttlSecondsAfterFinished deletes the child that long after its completionTime, and not
+	// before its result is recorded. Without it the child goes with its parent.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
 // ToolProperties gives properties to the tools it matches.
 // +kubebuilder:validation:XValidation:rule="!has(self.maxAttempts) || self.maxAttempts == 1 || (has(self.effect) && self.effect != 'NonIdempotent')",message="maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
 // +kubebuilder:validation:XValidation:rule="!has(self.reconcile) || !has(self.effect) || self.effect != 'ReadOnly'",message="reconcile needs effect Idempotent or NonIdempotent: a ReadOnly call has no effect to look up"
@@ -271,7 +376,7 @@ type ToolProperties struct {
 	// effect of a call. ReadOnly may be repeated. Idempotent says that the service
 	// applies a call once per effect key: HTTP services get the key as the
 	// Idempotency-Key header, MCP servers as _meta["pawl.run/idempotency-key"], Jobs as
-	// the environment variable PAWL_EFFECT_KEY.
+	// the environment variable PAWL_EFFECT_KEY; a child run has it as its name.
 	// +optional
 	// +default="NonIdempotent"
 	Effect Effect `json:"effect,omitempty"`
@@ -282,7 +387,7 @@ type ToolProperties struct {
 	Execution Execution `json:"execution,omitempty"`
 
 	// timeoutSeconds bounds one attempt, the time in which a call goes on outside
-	// included.
+	// included. Child runs are bounded by their own limits instead.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1
@@ -503,8 +608,9 @@ type ToolPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=4096
 	Tools []ResolvedTool `json:"tools,omitempty"`
 
-	// quarantined are tools that an MCP server offered and no run gets, with what to
-	// change in the server. Of more than 128 the first by name are shown.
+	// quarantined are tools that no run gets although their server can be used: those that
+	// an MCP server offered, with what to change in the server, and child runs whose prompt
+	// or template can't be used. Of more than 128 the first by name are shown.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -527,7 +633,7 @@ type QuarantinedTool struct {
 	// +kubebuilder:validation:MaxLength=200
 	Name string `json:"name"`
 
-	// reason says what to change in the server.
+	// reason says what to change.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

@@ -1,5 +1,5 @@
-// Package expression compiles and evaluates the CEL that users write: the rules and
-// conflict keys of policies, progress measures, validations of answers, and the
+// Package expression compiles and evaluates the CEL that users write: the rules,
+// conflict keys and child prompts of policies, progress measures, validations of answers, and the
 // expressions of scripted models. It is pure: no I/O, no clock, no global state that
 // changes.
 //
@@ -10,6 +10,7 @@
 //
 //	rule when         args, tool, call, run   true or false
 //	conflictKey       args                    any JSON value
+//	prompt            args                    a string
 //	progress          results                 any JSON value
 //	validation        answer                  true or false
 //	finalExpression   results                 any JSON value

@@ -30,7 +30,8 @@ const (
 // it may cost.
 type place struct {
 	variables []variable
-	boolean   bool
+	// gives is the kind of value that it must give, types.DynKind for any JSON value.
+	gives     types.Kind
 	costLimit uint64
 	env       func() *cel.Env
 }
@@ -44,18 +45,19 @@ var (
 	argsVariable    = variable{"args", cel.MapType(cel.StringType, cel.DynType)}
 	resultsVariable = variable{"results", cel.ListType(cel.DynType)}
 
-	whenPlace = newPlace(argumentsCost, true, argsVariable,
+	whenPlace = newPlace(argumentsCost, types.BoolKind, argsVariable,
 		variable{"tool", cel.ObjectType("tool")},
 		variable{"call", cel.ObjectType("call")},
 		variable{"run", cel.ObjectType("run")})
-	conflictKeyPlace = newPlace(argumentsCost, false, argsVariable)
-	progressPlace    = newPlace(resultsCost, false, resultsVariable)
-	validationPlace  = newPlace(argumentsCost, true, variable{"answer", cel.DynType})
-	finalPlace       = newPlace(resultsCost, false, resultsVariable)
+	conflictKeyPlace = newPlace(argumentsCost, types.DynKind, argsVariable)
+	promptPlace      = newPlace(argumentsCost, types.StringKind, argsVariable)
+	progressPlace    = newPlace(resultsCost, types.DynKind, resultsVariable)
+	validationPlace  = newPlace(argumentsCost, types.BoolKind, variable{"answer", cel.DynType})
+	finalPlace       = newPlace(resultsCost, types.DynKind, resultsVariable)
 )
 
-func newPlace(costLimit uint64, boolean bool, variables ...variable) *place {
-	p := &place{variables: variables, boolean: boolean, costLimit: costLimit}
+func newPlace(costLimit uint64, gives types.Kind, variables ...variable) *place {
+	p := &place{variables: variables, gives: gives, costLimit: costLimit}
 	p.env = sync.OnceValue(p.build)
 	return p
 }

@@ -26,6 +26,9 @@ func CompileConflictKey(expression string) (*Program, error) {
 	return conflictKeyPlace.compile(expression)
 }
 
+// CompilePrompt compiles the prompt of a child run: args, giving a string.
+func CompilePrompt(expression string) (*Program, error) { return promptPlace.compile(expression) }
+
 // CompileProgress compiles a progress measure: results, giving any JSON value.
 func CompileProgress(expression string) (*Program, error) { return progressPlace.compile(expression) }
 
@@ -36,6 +39,9 @@ func CompileValidation(expression string) (*Program, error) {
 
 // CompileFinal compiles the answer of a scripted model: results, giving any JSON value.
 func CompileFinal(expression string) (*Program, error) { return finalPlace.compile(expression) }
+
+// wanted says in words what an expression must give.
+var wanted = map[types.Kind]string{types.BoolKind: "true or false", types.StringKind: "a string"}
 
 // compile guards against panics: the libraries below it meet texts here that anyone
 // may write, and one of them must not take the operator down.
@@ -61,8 +67,8 @@ func (p *place) compileUnguarded(text string) (*Program, error) {
 	if issues.Err() != nil {
 		return nil, problemsOf(issues, parsed, p)
 	}
-	if kind := checked.OutputType().Kind(); p.boolean && kind != types.BoolKind && kind != types.DynKind {
-		return nil, whole("the expression gives %s: it must give true or false", cel.FormatCELType(checked.OutputType()))
+	if kind := checked.OutputType().Kind(); p.gives != types.DynKind && kind != p.gives && kind != types.DynKind {
+		return nil, whole("the expression gives %s: it must give %s", cel.FormatCELType(checked.OutputType()), wanted[p.gives])
 	}
 	if err := checkEstimate(env, checked); err != nil {
 		return nil, err
@@ -107,6 +113,19 @@ func (p *Program) EvalBool(vars map[string]any) (bool, error) {
 	return truth, nil
 }
 
+// EvalText is Eval for expressions that have to give a string.
+func (p *Program) EvalText(vars map[string]any) (string, error) {
+	value, err := p.Eval(vars)
+	if err != nil {
+		return "", err
+	}
+	text, ok := value.(string)
+	if !ok {
+		return "", errNotText
+	}
+	return text, nil
+}
+
 // Errors of an evaluation. The set is closed, because CEL's own texts quote what
 // the expression was evaluated on.
 var (
@@ -120,6 +139,7 @@ var (
 	ErrFailed = errors.New("a function or operator can't handle its operands")
 
 	errNotBool = fmt.Errorf("%w: it must give true or false", ErrType)
+	errNotText = fmt.Errorf("%w: it must give a string", ErrType)
 )
 
 func withoutContent(err error) error {

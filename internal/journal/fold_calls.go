@@ -136,6 +136,9 @@ func (s *State) applyCallDispatched(r Record, p CallDispatched) error {
 		}
 		sent[dispatch.ID] = true
 	}
+	if err := s.checkBudgets(turn, p.Calls); err != nil {
+		return err
+	}
 	turn.Dispatched = true
 	for _, dispatch := range p.Calls {
 		call := turn.call(dispatch.ID)
@@ -146,6 +149,7 @@ func (s *State) applyCallDispatched(r Record, p CallDispatched) error {
 		}
 		call.Phase, call.Attempt = PhaseDispatched, dispatch.Attempt
 		call.Deadline, call.LastSent = dispatch.Deadline, r.Event.Time
+		call.Budget = dispatch.Budget
 	}
 	return nil
 }
@@ -213,6 +217,7 @@ func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
 		return fmt.Errorf("call %s %w", p.ID, err)
 	}
 	s.noteArtifact(p.Artifact)
+	s.charge(call, p.Spent)
 	call.Last, call.EndedAt, call.Deferred = &p, r.Event.Time, nil
 	s.withdraw(p.ID)
 	unknown := p.Effect == EffectUnknown && call.Call.Effect != ReadOnly
@@ -240,7 +245,7 @@ func (c *CallState) checkCompleted(p CallCompleted) error {
 	case p.Attempt != c.Attempt:
 		return fmt.Errorf("has attempt %d, not %d", c.Attempt, p.Attempt)
 	case p.Final:
-		return nil
+		return c.checkSpent(p)
 	case c.Phase != PhaseDispatched && c.Phase != PhaseDeferred && (c.Phase != PhaseRetrying && c.Phase != PhaseInput || p.Retryable):
 		return fmt.Errorf("was not under way")
 	case p.Retryable && !repeatable:
@@ -248,7 +253,7 @@ func (c *CallState) checkCompleted(p CallCompleted) error {
 	case !p.Retryable && (p.Effect != EffectUnknown || c.Call.Effect == ReadOnly):
 		return fmt.Errorf("has neither a result nor an unknown effect")
 	}
-	return nil
+	return c.checkSpent(p)
 }
 
 func (s *State) noteUnknown(call *CallState, r Record) {

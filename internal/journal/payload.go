@@ -30,16 +30,18 @@ type Released struct {
 
 // RunStarted freezes what must not change in a run.
 type RunStarted struct {
-	Namespace    string            `json:"namespace"`
-	Name         string            `json:"name"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	CreatedBy    string            `json:"createdBy,omitempty"`
-	SystemPrompt string            `json:"systemPrompt,omitempty"`
-	Prompt       string            `json:"prompt"`
-	Model        Model             `json:"model"`
-	Limits       Limits            `json:"limits"`
-	Progress     *Progress         `json:"progress,omitempty"`
-	Output       *Output           `json:"output,omitempty"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	CreatedBy string            `json:"createdBy,omitempty"`
+	// Lineage of a child run, nil for every other.
+	Lineage      *Lineage  `json:"lineage,omitempty"`
+	SystemPrompt string    `json:"systemPrompt,omitempty"`
+	Prompt       string    `json:"prompt"`
+	Model        Model     `json:"model"`
+	Limits       Limits    `json:"limits"`
+	Progress     *Progress `json:"progress,omitempty"`
+	Output       *Output   `json:"output,omitempty"`
 	// MaxToolResultBytes bounds one tool result in the prompt.
 	MaxToolResultBytes int32 `json:"maxToolResultBytes"`
 	// Projection is the version of the projection that makes the run's requests: a
@@ -186,6 +188,9 @@ type Call struct {
 	// Handle by which the call goes on outside, for tools where it is known before the call
 	// is sent; empty for all others.
 	Handle string `json:"handle,omitempty"`
+	// Child is what the tool declares that the call's child run may spend, nil for calls
+	// that are none.
+	Child *Budget `json:"child,omitempty"`
 	// Verdict of policy when the decision was made.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Invalid says why the call can't run; such a call has no verdict.
@@ -278,6 +283,8 @@ type Dispatch struct {
 	ID       string    `json:"id"`
 	Attempt  int32     `json:"attempt"`
 	Deadline time.Time `json:"deadline"`
+	// Budget is what is reserved for the call's child run, the same at each attempt.
+	Budget *Budget `json:"budget,omitempty"`
 }
 
 // CallDeferred says that an attempt goes on outside, after the request that began it: the
@@ -316,6 +323,8 @@ type CallCompleted struct {
 	ResultDigest string `json:"resultDigest,omitempty"`
 	// Repeats is how many times in a row this call has now given this result.
 	Repeats int32 `json:"repeats,omitempty"`
+	// Spent is what the call's child run cost, said once of each.
+	Spent *Spent `json:"spent,omitempty"`
 }
 
 // EffectReconciled settles a call whose effect was unknown.

@@ -52,6 +52,9 @@ func ParseCost(dollars string) Cost {
 	return bounded(new(big.Int).Mul(big.NewInt(parsePrice(dollars)), big.NewInt(microsPerUnit)))
 }
 
+// Floor is the amount in dollars, rounded down to six places.
+func (c Cost) Floor() string { return (c - c%microsPerUnit).String() }
+
 // String is the amount in dollars, with as many of six places as it needs, rounded up so
 // that nothing that cost something reads as 0.
 func (c Cost) String() string {

@@ -31,6 +31,8 @@ type State struct {
 	Turns     int32
 	ToolCalls int32
 	Usage     Usage
+	// Children is what child runs have spent whose calls have their results.
+	Children Spent `json:",omitzero"`
 	// ActiveMillis is the time spent working.
 	ActiveMillis int64
 	// ArtifactBytes is what results take that are kept beside the journal, each content
@@ -175,6 +177,10 @@ type CallState struct {
 	// Doubtful is true once some attempt may have taken effect without anybody
 	// knowing: a later attempt that was not sent says nothing of the earlier one.
 	Doubtful bool
+	// Budget is what was reserved for the call's child run when it was first sent, nil for
+	// calls that are none; Charged is true once what it spent was added.
+	Budget  *Budget
+	Charged bool
 	// Settled is what became of an effect that was unknown, nil while nobody said.
 	Settled *EffectReconciled
 }

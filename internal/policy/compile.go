@@ -81,14 +81,17 @@ func (c *compiler) server(place string, spec v1alpha1.ToolServer) server {
 	s := server{spec: spec}
 	switch {
 	case kinds(spec) != 1:
-		c.report(place, "set exactly one of mcp, http and job")
+		c.report(place, "set exactly one of mcp, http, job and agentRun")
 	case spec.MCP != nil:
 		c.headers(place+": mcp", spec.MCP.HeadersFrom)
 	case spec.HTTP != nil:
 		c.headers(place+": http", spec.HTTP.HeadersFrom)
 		s.listed, s.tools = true, c.declared(place+": http", spec)
-	default:
+	case spec.Job != nil:
 		s.listed, s.tools = true, c.declared(place+": job", spec)
+	default:
+		s.listed, s.tools = true, c.declared(place+": agentRun", spec)
+		s.children = compileChildren(spec)
 	}
 	return s
 }
@@ -96,7 +99,7 @@ func (c *compiler) server(place string, spec v1alpha1.ToolServer) server {
 // kinds counts what a server says it is.
 func kinds(spec v1alpha1.ToolServer) int {
 	n := 0
-	for _, set := range []bool{spec.MCP != nil, spec.HTTP != nil, spec.Job != nil} {
+	for _, set := range []bool{spec.MCP != nil, spec.HTTP != nil, spec.Job != nil, spec.AgentRun != nil} {
 		if set {
 			n++
 		}

@@ -36,7 +36,7 @@ func TestCompileReportsEveryProblem(t *testing.T) {
 		`servers[1] "billing": http.tools[0] "refund": inputSchema: `,
 		`servers[1] "billing": http.tools[1] "refund": another tool of this server has the same name`,
 		`servers[2] "crm": another server has the same name`,
-		`servers[3] "none": set exactly one of mcp, http and job`,
+		`servers[3] "none": set exactly one of mcp, http, job and agentRun`,
 		`tools[0]: match[0] "erp.*": it matches no tool of this policy's servers: a full name is <server>.<tool>, and the servers are crm, billing`,
 		`tools[0]: match[1] "billing.delete": it matches no tool`,
 		`tools[0]: conflictKey: column `,

@@ -32,6 +32,8 @@ type server struct {
 	// servers that say themselves which tools they have.
 	tools  map[string]bool
 	listed bool
+	// children are the tools whose calls are child runs, by their own names.
+	children map[string]*Child
 }
 
 // entry is one element of spec.tools.
@@ -63,12 +65,16 @@ type Tool struct {
 	Digest string
 }
 
-// Tools lists the tools whose definitions are part of the policy, in its order.
+// Tools lists the tools whose definitions are part of the policy and can be used, in its
+// order.
 func (p *Policy) Tools() []Tool {
 	var tools []Tool
 	for _, s := range p.servers {
 		for _, t := range definitions(s.spec) {
 			name := fullName(s.spec.Name, t.Name)
+			if child := s.children[t.Name]; child != nil && child.Problem != "" {
+				continue
+			}
 			tools = append(tools, Tool{
 				Name:        name,
 				Description: t.Description,
@@ -91,6 +97,11 @@ func definitions(spec v1alpha1.ToolServer) []tool.Definition {
 	}
 	if spec.Job != nil {
 		for _, t := range spec.Job.Tools {
+			tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
+		}
+	}
+	if spec.AgentRun != nil {
+		for _, t := range spec.AgentRun.Tools {
 			tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
 		}
 	}

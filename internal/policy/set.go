@@ -88,12 +88,23 @@ func (s *Set) Owner(fullName string) string {
 
 // IsJob says whether a tool's calls are Jobs.
 func (s *Set) IsJob(fullName string) bool {
+	return s.serverOf(fullName).spec.Job != nil
+}
+
+// Child is what is declared of a tool whose calls are child runs, nil for every other tool.
+func (s *Set) Child(fullName string) *Child {
+	_, name, _ := strings.Cut(fullName, ".")
+	return s.serverOf(fullName).children[name]
+}
+
+// serverOf finds the server of a tool; the zero value when there is none.
+func (s *Set) serverOf(fullName string) server {
 	owner := s.owner(fullName)
 	if owner == nil {
-		return false
+		return server{}
 	}
 	name, _, _ := strings.Cut(fullName, ".")
-	return owner.server(name).spec.Job != nil
+	return owner.server(name)
 }
 
 // maxConflictKey is how long a conflict key may be before its digest takes its place.

@@ -99,6 +99,9 @@ func batch(f Facts, turn *journal.Turn) Step {
 	if step, lapsed := giveUp(f, turn); lapsed {
 		return step
 	}
+	if step, poor := tooPoor(f, turn); poor {
+		return step
+	}
 	return send(f, turn)
 }
 
@@ -174,7 +177,8 @@ func giveUp(f Facts, turn *journal.Turn) (Step, bool) {
 			last.ResultDigest = resultDigest(f, call, last)
 			last.Repeats = repeatsOf(f.State, call.Call.PlanDigest, last.ResultDigest)
 		}
-		payloads = append(payloads, last)
+		last.Spent = nil // what was said of it was charged then
+		payloads = append(payloads, charged(call, last))
 	}
 	return commit(payloads...), len(payloads) > 0
 }
@@ -185,6 +189,7 @@ func send(f Facts, turn *journal.Turn) Step {
 	var dispatch journal.CallDispatched
 	step := Step{Kind: Send, Until: workDeadline(f)}
 	retry, message := step.Until, ""
+	budgets := reserve(f, turn)
 	for _, call := range startable(f, turn) {
 		if at := nextAttempt(call); f.Now.Before(at) {
 			retry = earliest(retry, at)
@@ -195,16 +200,21 @@ func send(f Facts, turn *journal.Turn) Step {
 			message = fmt.Sprintf("waiting to call %s as often as its policy allows (requestsPerMinute)", call.Call.Tool)
 			continue
 		}
-		timeout := seconds(call.Call.TimeoutSeconds)
-		if call.Phase == journal.PhaseInput {
+		budget, timeout := budgets[call.Call.ID], seconds(call.Call.TimeoutSeconds)
+		switch {
+		case call.Phase == journal.PhaseInput:
 			step.Events = append(step.Events, Entry{Payload: continued(f, call, false)})
 			step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt, Timeout: timeout, Continues: continuation(call)})
 			continue
+		case call.Call.Child != nil && budget == nil:
+			continue // others of the group have it, and give back what they do not use
+		case call.Call.Child != nil:
+			timeout = pollTimeout // it is only created
 		}
 		dispatch.Calls = append(dispatch.Calls, journal.Dispatch{
-			ID: call.Call.ID, Attempt: call.Attempt + 1, Deadline: f.Now.Add(timeout).UTC(),
+			ID: call.Call.ID, Attempt: call.Attempt + 1, Deadline: f.Now.Add(timeout).UTC(), Budget: budget,
 		})
-		step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt + 1, Timeout: timeout, Continues: continuation(call)})
+		step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt + 1, Timeout: timeout, Budget: budget, Continues: continuation(call)})
 	}
 	if len(dispatch.Calls) > 0 {
 		step.Events = append(step.Events, Entry{Payload: dispatch})

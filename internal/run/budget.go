@@ -16,13 +16,14 @@ func afford(f Facts, request model.Request) Step {
 	s := f.State
 	limits := s.Run.Limits
 	input := inputTokens(s, request)
-	tokens := limits.MaxTokens - s.Usage.Total() - input
+	reserved, _ := s.Reserved()
+	tokens := limits.MaxTokens - s.TotalUsage().Total() - reserved - input
 	if tokens < 1 {
-		return finish(f, "TokenBudgetExhausted", fmt.Sprintf("%d of %d tokens are used and the next request would pass the limit (maxTokens)", s.Usage.Total(), limits.MaxTokens))
+		return finish(f, "TokenBudgetExhausted", fmt.Sprintf("%d of %d tokens are used and the next request would pass the limit (maxTokens)", s.TotalUsage().Total(), limits.MaxTokens))
 	}
 	paid := affordable(s, input)
 	if paid < 1 {
-		return finish(f, "CostBudgetExhausted", fmt.Sprintf("%s of %s USD are spent and the next request would pass the limit (maxCost)", s.Run.Model.Prices.Cost(s.Usage), limits.MaxCost))
+		return finish(f, "CostBudgetExhausted", fmt.Sprintf("%s of %s USD are spent and the next request would pass the limit (maxCost)", s.TotalCost(), limits.MaxCost))
 	}
 	step := Step{Kind: AskModel, Request: request}
 	if allowed := min(tokens, paid); allowed < int64(request.MaxOutputTokens) {
@@ -41,7 +42,8 @@ func affordable(s *journal.State, input int64) int64 {
 	}
 	// All of the input might have to be written to a cache, which can cost more.
 	dearest := max(prices.Cost(journal.Usage{InputTokens: input}), prices.Cost(journal.Usage{InputTokens: input, CacheWriteTokens: input}))
-	left := journal.ParseCost(limit) - prices.Cost(s.Usage) - dearest
+	_, reserved := s.Reserved()
+	left := journal.ParseCost(limit) - s.TotalCost() - reserved - dearest
 	price := prices.Cost(journal.Usage{OutputTokens: 1})
 	switch {
 	case left < 0:

@@ -193,6 +193,7 @@ func decideCalls(f Facts, decision *journal.DecisionMade, calls []model.Call) {
 		if call.Verdict != nil && call.Verdict.Action != journal.ActionDeny && call.Tool != prompt.ReadResult {
 			counts[call.Tool]++
 			limitCalls(f, &call, counts[call.Tool])
+			limitDepth(f, &call)
 		}
 		decision.Calls = append(decision.Calls, call)
 	}

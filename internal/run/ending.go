@@ -46,7 +46,7 @@ func closing(call *journal.CallState) journal.CallCompleted {
 	default:
 		result.Class, result.Effect, result.Message = "unknown", journal.EffectUnknown, "the run ended before anybody knew whether the call took effect"
 	}
-	return result
+	return charged(call, result)
 }
 
 // settleLate records what people say about unknown effects after the end. It changes
@@ -89,5 +89,5 @@ func settledResult(call *journal.CallState) journal.CallCompleted {
 		result.Value = []byte(`"The call took effect, as was found out later; its own result was lost."`)
 	}
 	result.ResultDigest = strictjson.Digest([]byte("settled\n" + settled.Effect))
-	return result
+	return charged(call, result)
 }

@@ -40,6 +40,8 @@ type Facts struct {
 	Now     time.Time
 	State   *journal.State
 	Desired Desired
+	// Because says why, where that is not the run's own spec.
+	Because string
 	// Verdicts that people gave, as they stand on the object now.
 	Verdicts Verdicts
 	// Configuration is what resolving the references came to, nil when nobody tried
@@ -56,10 +58,12 @@ type Facts struct {
 	Checked  map[string]time.Time
 	Checking map[string]bool
 	// Polled says when this process last asked about a call that goes on outside, by call
-	// id, Polling which it asks about now, and Recalled which it has called off.
+	// id, Polling which it asks about now, and Recalled when it has called off which.
 	Polled   map[string]time.Time
 	Polling  map[string]bool
-	Recalled map[string]bool
+	Recalled map[string]time.Time
+	// ChildWaits says, by call id, which child runs wait for people.
+	ChildWaits map[string]ChildWait
 	// Stirred is true when something was heard of what goes on outside since it was last
 	// asked about.
 	Stirred bool
@@ -154,6 +158,8 @@ type Step struct {
 	// Waiting is a reason of the condition Succeeded, with a Message for people.
 	Waiting string
 	Message string
+	// Anew is true for a Rest that is to be recorded although nobody has the run.
+	Anew bool
 }
 
 // Entry is one event to commit.
@@ -170,6 +176,8 @@ type Sending struct {
 	Call    journal.Call
 	Attempt int32
 	Timeout time.Duration
+	// Budget of the call's child run, nil for calls that are none.
+	Budget *journal.Budget
 	// Deferred is what goes on outside, for Poll and Recall.
 	Deferred *journal.CallDeferred
 	// Continues is what the call's service asked for and gets with it, nil for nothing.

@@ -214,7 +214,7 @@ func evaluate(f Facts, call journal.Call, turn int32, position, size int) journa
 
 // evaluateAnswered asks policy about a call together with the answers that it goes on with.
 func evaluateAnswered(f Facts, call journal.Call, answers []tool.Answer, turn int32, position, size int) journal.Verdict {
-	s := f.State
+	s, usage := f.State, f.State.TotalUsage()
 	arguments, err := parseArguments(call.Arguments)
 	if err != nil {
 		return journal.Verdict{Action: journal.ActionDeny, Message: err.Error()}
@@ -224,7 +224,7 @@ func evaluateAnswered(f Facts, call journal.Call, answers []tool.Answer, turn in
 		Call: policy.Call{ID: call.ID, Position: position, BatchSize: size, Answers: answersOf(answers)},
 		Run: policy.Run{
 			Namespace: s.Run.Namespace, Name: s.Run.Name, Labels: s.Run.Labels, CreatedBy: s.Run.CreatedBy,
-			Turn: int(turn), Usage: v1alpha1.Usage{TotalTokens: s.Usage.Total(), InputTokens: s.Usage.InputTokens, OutputTokens: s.Usage.OutputTokens},
+			Turn: int(turn), Usage: v1alpha1.Usage{TotalTokens: usage.Total(), InputTokens: usage.InputTokens, OutputTokens: usage.OutputTokens},
 		},
 	})
 	return recordVerdict(verdict)

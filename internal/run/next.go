@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -43,7 +44,7 @@ func Next(f Facts) Step {
 func ending(f Facts) (reason, message string, ok bool) {
 	s := f.State
 	if f.Desired == Cancelled {
-		return "Cancelled", "spec.state was set to Cancelled", true
+		return "Cancelled", cmp.Or(f.Because, "spec.state was set to Cancelled"), true
 	}
 	if s.Run == nil {
 		return "", "", false
@@ -59,11 +60,17 @@ func ending(f Facts) (reason, message string, ok bool) {
 
 // stopOrFinish stops what is in flight first, so that its outcome is recorded.
 func stopOrFinish(f Facts, reason, message string) Step {
+	if onlyUnwinding(f) {
+		return Step{Kind: Await, Waiting: "Running", Message: "the run is ending; the runs below it come to their end"}
+	}
 	if f.ModelInFlight || len(f.InFlight) > 0 || len(f.Polling) > 0 {
 		return Step{Kind: Stop, Waiting: "Running", Message: "the run is ending; a call that may have an effect has up to 10 s to say what became of it"}
 	}
 	if calls := toRecall(f, f.State.OpenTurn()); len(calls) > 0 {
 		return Step{Kind: Recall, Calls: calls}
+	}
+	if step, waits := windUp(f); waits {
+		return step
 	}
 	if step, pending := lastCheck(f); pending {
 		return step
@@ -73,7 +80,7 @@ func stopOrFinish(f Facts, reason, message string) Step {
 
 func start(f Facts) Step {
 	if f.Desired == Suspended {
-		return rest("Suspended", "spec.state is Suspended", time.Time{})
+		return rest("Suspended", suspendedBecause(f), time.Time{})
 	}
 	switch c := f.Configuration; {
 	case c == nil:
@@ -113,7 +120,7 @@ func takenUp(f Facts, call *journal.CallState) journal.Payload {
 	}
 	return journal.CallDeferred{
 		ID: call.Call.ID, Attempt: call.Attempt, Handle: call.Call.Handle, PollMillis: minPollInterval.Milliseconds(),
-		Until: call.LastSent.Add(seconds(call.Call.TimeoutSeconds)).UTC(),
+		Until: outsideUntil(call).UTC(),
 	}
 }
 
@@ -135,7 +142,7 @@ func lost(f Facts, call *journal.CallState) journal.CallCompleted {
 			completed.Effect, completed.Final = journal.EffectRejected, true
 		}
 	}
-	return completed
+	return charged(call, completed)
 }
 
 // sparedAttempts is how many attempts may be lost with their sender before they count
@@ -168,13 +175,15 @@ func suspension(f Facts) (Step, bool) {
 	case f.Desired == Suspended && !s.Suspended:
 		return commit(journal.Suspended{}), true
 	case f.Desired == Suspended:
-		return rest("Suspended", "spec.state is Suspended", expiry(f)), true
+		return rest("Suspended", suspendedBecause(f), expiry(f)), true
 	case s.Suspended:
 		return commit(journal.Resumed{}), true
 	default:
 		return Step{}, false
 	}
 }
+
+func suspendedBecause(f Facts) string { return cmp.Or(f.Because, "spec.state is Suspended") }
 
 // decide asks the model, unless a limit or the last turn forbids it.
 func decide(f Facts) Step {

@@ -42,6 +42,9 @@ func completed(f Facts, call *journal.CallState, outcome tool.Outcome, duration 
 		Value: outcome.Value, Truncated: outcome.Truncated, Size: outcome.Size,
 		Message: bounded(outcome.Message, 2048), Receipt: bounded(outcome.Receipt, 256),
 	}
+	if call.Budget != nil && !call.Charged {
+		event.Spent = spent(outcome.Spent)
+	}
 	_, _, ends := ending(f)
 	event.Retryable = outcome.Class != tool.ClassOK && outcome.Retryable && !ends && mayRepeat(f.Now, call)
 	unknown := event.Effect == journal.EffectUnknown
@@ -58,7 +61,7 @@ func completed(f Facts, call *journal.CallState, outcome tool.Outcome, duration 
 	if k.cut {
 		event.Truncated, event.Size = true, max(event.Size, k.size)
 	}
-	return Entry{Payload: event, Content: k.content}
+	return Entry{Payload: charged(call, event), Content: k.content}
 }
 
 // sound repairs what no adapter should report, so that it can be journalled.

@@ -19,7 +19,7 @@ func checkOutput(output *journal.Output, text string) string {
 	}
 	var answer any = text
 	if len(output.Schema) > 0 {
-		parsed, err := strictjson.Parse([]byte(unfence(text)), strictjson.Limits{})
+		parsed, err := strictjson.Parse([]byte(Unfence(text)), strictjson.Limits{})
 		if err != nil {
 			return fmt.Sprintf("The answer must be one JSON value and nothing else: %v", err)
 		}
@@ -57,8 +57,8 @@ func checkValidations(validations []journal.Validation, answer any) string {
 	return "The answer is not accepted: " + strings.Join(problems, "; ")
 }
 
-// unfence takes the content of an answer that is one fenced code block.
-func unfence(text string) string {
+// Unfence takes the content of an answer that is one fenced code block.
+func Unfence(text string) string {
 	trimmed := strings.TrimSpace(text)
 	if !strings.HasPrefix(trimmed, "```") || !strings.HasSuffix(trimmed, "```") {
 		return text

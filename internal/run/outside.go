@@ -31,7 +31,7 @@ func deferred(f Facts, call *journal.CallState, d tool.Deferred) (Entry, bool) {
 	if known := call.Deferred; known != nil && known.Handle == d.Handle {
 		return Entry{}, false
 	}
-	until := call.LastSent.Add(seconds(call.Call.TimeoutSeconds))
+	until := outsideUntil(call)
 	if d.Lifetime > 0 {
 		until = earliest(until, call.LastSent.Add(d.Lifetime))
 	}
@@ -59,18 +59,27 @@ func RecordAnswer(f Facts, id string, attempt int32, outcome tool.Outcome) (Entr
 func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
 	var due, late []Sending
 	until, waits := time.Time{}, ""
+	people, work := "", false
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
 		if call.Phase != journal.PhaseDeferred || call.Asks() {
 			continue
 		}
 		waits = call.Call.Tool
+		if child, waiting := f.ChildWaits[call.Call.ID]; waiting {
+			people = fmt.Sprintf("the run %s below this one waits for people (%s): answer there", child.Name, child.Reason)
+			wait.Waiting = child.Reason
+		} else {
+			work = true
+		}
 		switch at := pollAt(f, call); {
 		case f.Polling[call.Call.ID], f.InFlight[call.Call.ID]:
 		case !f.Now.Before(at):
 			due = append(due, inquiryInto(call))
-		case expired(f, call) && !f.Recalled[call.Call.ID]:
+		case expired(f, call) && f.Recalled[call.Call.ID].IsZero():
 			late = append(late, inquiryInto(call))
+		case expired(f, call) && windsUp(f, call):
+			until = earliest(until, at)
 		case expired(f, call):
 			return commit(overdue(call)), true
 		default:
@@ -85,11 +94,22 @@ func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
 	case len(late) > 0:
 		return Step{Kind: Recall, Calls: late}, true
 	case busy:
-		wait.Until = earliest(wait.Until, until)
+		wait.Waiting, wait.Until = "Running", earliest(wait.Until, until)
 		return wait, true
+	case people != "" && !work:
+		// Nobody works on it: that time is not the run's.
+		return waitAnew(f, rest(wait.Waiting, people, earliest(deadline(f), until))), true
 	default:
-		return rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", waits), earliest(earliest(workDeadline(f), until), wait.Until)), true
+		message := cmp.Or(people, fmt.Sprintf("a call of %s goes on outside", waits))
+		return waitAnew(f, rest(journal.WaitingForTool, message, earliest(earliest(workDeadline(f), until), wait.Until))), true
 	}
+}
+
+// waitAnew marks a wait that counts as work where the one that the run was released for does
+// not, or the reverse.
+func waitAnew(f Facts, step Step) Step {
+	step.Anew = f.State.Owner == "" && (f.State.Waiting == journal.WaitingForTool) != (step.Waiting == journal.WaitingForTool)
+	return step
 }
 
 func inquiryInto(call *journal.CallState) Sending {
@@ -100,7 +120,7 @@ func inquiryInto(call *journal.CallState) Sending {
 // something is heard of it, and once more at its deadline.
 func pollAt(f Facts, call *journal.CallState) time.Time {
 	last, asked := f.Polled[call.Call.ID]
-	if asked && !last.Before(call.Deferred.Until) {
+	if asked && !last.Before(call.Deferred.Until) && !windsUp(f, call) {
 		return f.Now.Add(maxPollInterval) // its time is over: nothing is asked any more
 	}
 	if f.Stirred {
@@ -109,7 +129,15 @@ func pollAt(f Facts, call *journal.CallState) time.Time {
 	if !asked || last.Before(call.DeferredAt) {
 		last = call.DeferredAt
 	}
-	return earliest(last.Add(time.Duration(call.Deferred.PollMillis)*time.Millisecond), call.Deferred.Until)
+	interval := time.Duration(call.Deferred.PollMillis) * time.Millisecond
+	switch {
+	case windsUp(f, call):
+		return last.Add(minPollInterval)
+	case call.Call.Handle != "":
+		// That it ends is heard: the longer it goes on, the less often it is looked at.
+		interval = max(interval, min(last.Sub(call.DeferredAt), watchedPollInterval))
+	}
+	return earliest(last.Add(interval), call.Deferred.Until)
 }
 
 func expired(f Facts, call *journal.CallState) bool { return !f.Now.Before(call.Deferred.Until) }
@@ -124,7 +152,7 @@ func overdue(call *journal.CallState) journal.CallCompleted {
 	if call.Call.Effect == journal.ReadOnly {
 		completed.Effect, completed.Final = "", true
 	}
-	return completed
+	return charged(call, completed)
 }
 
 // toRecall lists the calls that go on outside and were not called off yet.
@@ -134,7 +162,7 @@ func toRecall(f Facts, turn *journal.Turn) []Sending {
 		return nil
 	}
 	for i := range turn.Calls {
-		if call := &turn.Calls[i]; call.Phase == journal.PhaseDeferred && !f.Recalled[call.Call.ID] {
+		if call := &turn.Calls[i]; call.Phase == journal.PhaseDeferred && f.Recalled[call.Call.ID].IsZero() {
 			calls = append(calls, inquiryInto(call))
 		}
 	}
@@ -150,8 +178,8 @@ func completion(f Facts) (Step, bool) {
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
 		value, given := f.Verdicts.Completions[call.Call.ID]
-		if call.Phase != journal.PhaseDeferred || !given {
-			continue
+		if call.Phase != journal.PhaseDeferred || !given || call.Call.Child != nil {
+			continue // a child run gives its own result
 		}
 		outcome := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: value}
 		entry, ok := RecordOutcome(f, call.Call.ID, call.Attempt, outcome, 0)

@@ -70,6 +70,10 @@ func freeze(f Facts, call *journal.Call, arguments map[string]any) {
 	if f.Policies.IsJob(call.Tool) {
 		call.Handle = call.EffectKey
 	}
+	if child := f.Policies.Child(call.Tool); child != nil {
+		call.Handle, call.Child = call.EffectKey, declaredBudget(child.Limits)
+		call.TimeoutSeconds = call.Child.DeadlineSeconds
+	}
 	key, has, err := f.Policies.ConflictKey(call.Tool, arguments)
 	switch {
 	case err != nil:

@@ -43,7 +43,7 @@ type stage struct {
 	// recalled what this process remembers of them.
 	inquiries map[string]Sending
 	polled    map[string]time.Time
-	recalled  map[string]bool
+	recalled  map[string]time.Time
 	// committed, where set, sees each record once it is part of the journal.
 	committed func(journal.Record)
 }
@@ -53,7 +53,7 @@ const testUID = "5f0c2a4e-0000-4000-8000-000000000001"
 func newStage(t tb, started *journal.RunStarted) *stage {
 	s := &stage{
 		t: t, workers: 1, mark: beginning, calls: map[string]Sending{},
-		inquiries: map[string]Sending{}, polled: map[string]time.Time{}, recalled: map[string]bool{},
+		inquiries: map[string]Sending{}, polled: map[string]time.Time{}, recalled: map[string]time.Time{},
 		artifacts: map[string]string{}, fetched: map[string]Fetched{},
 		draft: journal.Draft{State: journal.NewState(testUID)},
 		facts: Facts{Now: beginning, Desired: Active},
@@ -155,7 +155,7 @@ func (s *stage) take(step Step) (again bool) {
 		for _, sending := range step.Calls {
 			s.inquiries[sending.Call.ID] = sending
 			if step.Kind == Recall {
-				s.recalled[sending.Call.ID] = true
+				s.recalled[sending.Call.ID] = s.facts.Now
 			}
 		}
 		return true
@@ -175,6 +175,9 @@ func (s *stage) take(step Step) (again bool) {
 		s.claim()
 		return again
 	case Rest:
+		if step.Anew {
+			s.claim()
+		}
 		if s.state().Owner == s.worker() && s.state().Finished == nil {
 			s.append(journal.Released{Worker: s.worker(), Waiting: step.Waiting}, journal.Meta{})
 		}
@@ -209,7 +212,7 @@ func (s *stage) restart() {
 	s.t.Helper()
 	s.workers++
 	s.asked, s.calls, s.inquiries = nil, map[string]Sending{}, map[string]Sending{}
-	s.polled, s.recalled, s.fetched = map[string]time.Time{}, map[string]bool{}, map[string]Fetched{}
+	s.polled, s.recalled, s.fetched = map[string]time.Time{}, map[string]time.Time{}, map[string]Fetched{}
 	state, err := journal.Fold(testUID, s.records)
 	if err != nil {
 		s.t.Fatalf("folding what was committed: %v", err)

@@ -24,8 +24,8 @@ func conditions(f Facts, previous []metav1.Condition) []metav1.Condition {
 	facts := []fact{
 		succeededFact(f),
 		finishedFact(f),
-		approvalFact(s.Approval, f.VerdictProblem),
-		inputFact(s.Question, f.VerdictProblem),
+		below(f, v1alpha1.ReasonApprovalRequired, approvalFact(s.Approval, f.VerdictProblem)),
+		below(f, v1alpha1.ReasonInputRequired, inputFact(s.Question, f.VerdictProblem)),
 		outcomeFact(len(s.Unknown) > 0, f.VerdictProblem),
 		reconcilingFact(f),
 		stalledFact(f),
@@ -64,6 +64,21 @@ func approvalFact(a *journal.ApprovalRequested, problem string) fact {
 		message += "; " + problem
 	}
 	return fact{v1alpha1.ConditionApprovalRequired, metav1.ConditionTrue, v1alpha1.ReasonApprovalRequired, message}
+}
+
+// below says of a run that waits for nothing itself whether one below it does.
+func below(f Facts, reason v1alpha1.Reason, own fact) fact {
+	if own.status == metav1.ConditionTrue || f.State.Finished != nil {
+		return own
+	}
+	for _, child := range f.Children {
+		if child.Reason == string(reason) {
+			own.status, own.reason = metav1.ConditionTrue, reason
+			own.message = fmt.Sprintf("the run %s below this one waits for %s%s: answer there", child.Name, child.Digest, child.Question)
+			return own
+		}
+	}
+	return own
 }
 
 func inputFact(q *journal.QuestionAsked, problem string) fact {

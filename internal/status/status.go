@@ -43,6 +43,8 @@ type Facts struct {
 	VerdictProblem string
 	// Checked says when unknown effects were last looked up, by call id.
 	Checked map[string]time.Time
+	// Children are the child runs that wait for people, and what for.
+	Children []v1alpha1.PendingChild
 	// CheckpointFailed, when not empty, says where the journal can't be relied on. It
 	// is the one ending that the journal itself can't carry.
 	CheckpointFailed string
@@ -65,7 +67,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 		Turns:              s.Turns,
 		ToolCalls:          s.ToolCalls,
 		UnknownEffects:     unknownEffects(s, f.Checked),
-		Pending:            pending(s),
+		Pending:            pending(s, f.Children),
 		Question:           question(s),
 		Result:             result(s),
 	}
@@ -76,7 +78,7 @@ func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	if s.Owner != "" {
 		status.Owner = &v1alpha1.Owner{Worker: s.Owner, Epoch: s.Epoch}
 	}
-	if u := s.Usage; u.Total() > 0 {
+	if u := s.TotalUsage(); u.Total() > 0 {
 		status.Usage = &v1alpha1.Usage{TotalTokens: u.Total(), InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
 			CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens,
 			Estimated: u.Estimated, Cost: cost(s)}
@@ -161,15 +163,16 @@ func underWay(s *journal.State) []v1alpha1.UnknownEffect {
 	return effects
 }
 
-func pending(s *journal.State) *v1alpha1.Pending {
-	if s.Approval == nil {
+func pending(s *journal.State, children []v1alpha1.PendingChild) *v1alpha1.Pending {
+	if s.Finished != nil || s.Approval == nil && len(children) == 0 {
 		return nil
 	}
-	shown := &v1alpha1.Pending{
-		Digest:    s.Approval.Digest,
-		ExpiresAt: stamp(s.Approval.ExpiresAt),
-		Message:   strictjson.Preview([]byte(s.Approval.Message), maxPreview),
+	shown := &v1alpha1.Pending{Children: children, ExpiresAt: firstExpiry(children)}
+	if s.Approval == nil {
+		return shown
 	}
+	shown.Digest, shown.ExpiresAt = s.Approval.Digest, stamp(s.Approval.ExpiresAt)
+	shown.Message = strictjson.Preview([]byte(s.Approval.Message), maxPreview)
 	arguments := pendingArguments(s)
 	for _, call := range s.Approval.Calls {
 		if len(shown.Calls) == maxPendingCalls {
@@ -192,6 +195,17 @@ func answerPreview(s *journal.State, id string) string {
 		return ""
 	}
 	return preview(call.Input().Answer.Text)
+}
+
+// firstExpiry is when the first of what children wait for lapses.
+func firstExpiry(children []v1alpha1.PendingChild) metav1.Time {
+	var first metav1.Time
+	for _, child := range children {
+		if child.ExpiresAt != nil && (first.IsZero() || child.ExpiresAt.Before(&first)) {
+			first = *child.ExpiresAt
+		}
+	}
+	return first
 }
 
 // preview shows the beginning of arguments, and says so where that is not all.
@@ -265,10 +279,10 @@ func waitingMessage(f Facts) string {
 	}
 }
 
-// cost in dollars, empty for a Model without prices.
+// cost in dollars, children included; empty where no Model has prices.
 func cost(s *journal.State) string {
-	if s.Run == nil || s.Run.Model.Prices == nil {
+	if s.Run == nil || s.Run.Model.Prices == nil && s.Children.Cost == 0 {
 		return ""
 	}
-	return s.Run.Model.Prices.Cost(s.Usage).String()
+	return s.TotalCost().String()
 }

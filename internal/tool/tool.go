@@ -95,6 +95,8 @@ type Call struct {
 	Timeout time.Duration
 	// MaxResultBytes bounds what is read of the result.
 	MaxResultBytes int32
+	// Child is what a call needs that is a child run, nil for every other.
+	Child *Child
 	// IncludeBinary keeps binary content of the result, as base64, instead of a
 	// description alone.
 	IncludeBinary bool
@@ -173,6 +175,8 @@ type Outcome struct {
 	Message string
 	// Receipt is the service's own id of the effect, at most 256 characters.
 	Receipt string
+	// Spent is what the run cost that the call was, nil where nobody knows.
+	Spent *Spent
 	// Input says what the service wants to know, for ClassInputRequired, and for
 	// ClassDeferred where it waits for that.
 	Input *Input

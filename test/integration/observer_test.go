@@ -168,8 +168,8 @@ func wrongTogether(run *v1alpha1.AgentRun) []string {
 		{"Finished is True exactly when the run has ended", isTrue(run, v1alpha1.ConditionFinished), succeeded != metav1.ConditionUnknown},
 		{"Stalled is True exactly when Succeeded is False", isTrue(run, v1alpha1.ConditionStalled), succeeded == metav1.ConditionFalse},
 		{"completionTime is set exactly when the run has ended", run.Status.CompletionTime != nil, succeeded != metav1.ConditionUnknown},
-		{"pending goes with ApprovalRequired", run.Status.Pending != nil, isTrue(run, v1alpha1.ConditionApprovalRequired)},
-		{"question goes with InputRequired", run.Status.Question != nil, isTrue(run, v1alpha1.ConditionInputRequired)},
+		{"pending goes with ApprovalRequired", ownPending(run) || childWaits(run, v1alpha1.ReasonApprovalRequired), isTrue(run, v1alpha1.ConditionApprovalRequired)},
+		{"question goes with InputRequired", run.Status.Question != nil || childWaits(run, v1alpha1.ReasonInputRequired), isTrue(run, v1alpha1.ConditionInputRequired)},
 		{"unknownEffects go with OutcomeUnknown", len(run.Status.UnknownEffects) > 0, isTrue(run, v1alpha1.ConditionOutcomeUnknown)},
 		{"a result goes with Succeeded=True", run.Status.Result != nil, succeeded == metav1.ConditionTrue},
 	} {
@@ -184,6 +184,15 @@ func wrongTogether(run *v1alpha1.AgentRun) []string {
 		problems = append(problems, fmt.Sprintf("kstatus makes it %s, want %s", got, want))
 	}
 	return problems
+}
+
+func ownPending(run *v1alpha1.AgentRun) bool {
+	return run.Status.Pending != nil && run.Status.Pending.Digest != ""
+}
+
+// childWaits says whether a run below one waits for people.
+func childWaits(run *v1alpha1.AgentRun, reason v1alpha1.Reason) bool {
+	return run.Status.Pending != nil && slices.ContainsFunc(run.Status.Pending.Children, func(c v1alpha1.PendingChild) bool { return c.Reason == string(reason) })
 }
 
 // wrongAfter checks a status against the one before.

@@ -52,7 +52,8 @@ var _ = Describe("What the schema can't see", func() {
 		policy := &v1alpha1.ToolPolicy{}
 		condition := reported(ctx, client.ObjectKeyFromObject(object), policy, func() []metav1.Condition { return policy.Status.Conditions })
 		Expect(condition.Status).To(Equal(metav1.ConditionTrue), condition.Message)
-		Expect(policy.Status.Tools).To(HaveLen(2))
+		Expect(policy.Status.Tools).To(HaveLen(3))
+		Expect(policy.Status.Tools[2].Name).To(Equal("team.research"))
 		Expect(policy.Status.Tools[1].Name).To(Equal("ci.run_tests"))
 		Expect(policy.Status.Tools[0].Name).To(Equal("billing.refund"))
 		Expect(policy.Status.Tools[0].Effect).To(Equal(v1alpha1.EffectIdempotent))

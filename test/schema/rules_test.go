@@ -125,7 +125,7 @@ var _ = Describe("Rules", Ordered, func() {
 	)
 
 	const (
-		oneServer = "set exactly one of mcp, http and job"
+		oneServer = "set exactly one of mcp, http, job and agentRun"
 		mcpURL    = "url must be an absolute http or https URL without user or fragment"
 		httpURL   = "url must be an absolute http or https URL without user, query or fragment"
 		attempts  = "maxAttempts above 1 needs effect ReadOnly or Idempotent: a NonIdempotent call is sent at most once"
@@ -138,6 +138,10 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("a server of two kinds", "spec.servers[0]", oneServer, change{"spec.servers[0].http", "{url: 'http://a', tools: [{name: a, inputSchema: {}}]}"}),
 		Entry("a server of all kinds but one", "spec.servers[2]", oneServer, change{"spec.servers[2].http", "{url: 'http://a', tools: [{name: a, inputSchema: {}}]}"}),
 		Entry("a Job's name with a dot", "spec.servers[2].job.tools[0].name", "use letters, digits, '_' and '-'", change{"spec.servers[2].job.tools[0].name", "tests.run"}),
+		Entry("a child's tool with a dot", "spec.servers[3].agentRun.tools[0].name", "use letters, digits, '_' and '-'", change{"spec.servers[3].agentRun.tools[0].name", "a.b"}),
+		Entry("a child's Model", "spec.servers[3].agentRun.tools[0].template.modelRef.name", objectName, change{"spec.servers[3].agentRun.tools[0].template.modelRef.name", "A"}),
+		Entry("a child's ToolPolicy", "spec.servers[3].agentRun.tools[0].template.toolPolicyRefs[0].name", objectName, change{"spec.servers[3].agentRun.tools[0].template.toolPolicyRefs[0].name", "a_b"}),
+		Entry("a child's output that says nothing", "spec.servers[3].agentRun.tools[0].template.output", "set schema, validations or both", change{"spec.servers[3].agentRun.tools[0].template.output", "{}"}),
 		Entry("a server's name with a dot", "spec.servers[0].name", label, change{"spec.servers[0].name", "crm.eu"}),
 		Entry("a server's name in capitals", "spec.servers[0].name", label, change{"spec.servers[0].name", "CRM"}),
 		Entry("an MCP address without scheme", "spec.servers[0].mcp.url", mcpURL, change{"spec.servers[0].mcp.url", "crm.tools.svc/mcp"}),

@@ -124,6 +124,9 @@ type clients struct{ p *process }
 
 var _ agentrun.Clients = (*clients)(nil)
 
+// Children implements agentrun.Clients. Nothing here is a child run.
+func (c *clients) Children() tool.Deferrer { return nil }
+
 // Model implements agentrun.Clients.
 func (c *clients) Model(_ context.Context, namespace string, frozen journal.Model) (model.Client, string, error) {
 	at := address{kindModel, types.NamespacedName{Namespace: namespace, Name: frozen.Name}}

@@ -212,8 +212,24 @@ func (r *Reconciler) request(object *v1alpha1.AgentRun, s *session, sending run.
 		Repeatable:   call.Effect == journal.ReadOnly || call.Effect == journal.Idempotent || canary.Is(canary.Replay),
 		RunNamespace: object.Namespace, RunName: object.Name, RunUID: string(object.UID),
 		Timeout:        time.Duration(call.TimeoutSeconds) * time.Second,
-		MaxResultBytes: call.MaxResultBytes, IncludeBinary: call.IncludeBinary,
+		MaxResultBytes: call.MaxResultBytes, IncludeBinary: call.IncludeBinary, Child: handDown(s.draft.State, sending),
 	}
+}
+
+// handDown is what a run hands down to the child that a call is, nil for any other call.
+func handDown(state *journal.State, sending run.Sending) *tool.Child {
+	budget := sending.Budget
+	if budget == nil {
+		return nil
+	}
+	child := &tool.Child{
+		Tokens: budget.Tokens, Cost: budget.Cost, ActiveSeconds: budget.ActiveSeconds, DeadlineSeconds: budget.DeadlineSeconds,
+		Depth: state.Level() + 1, Root: state.Run.Name, RootUID: state.UID, CreatedBy: state.Run.CreatedBy,
+	}
+	if lineage := state.Run.Lineage; lineage != nil {
+		child.Root, child.RootUID = lineage.Root, lineage.RootUID
+	}
+	return child
 }
 
 // offeredDigest is the digest of a tool's definition as the run froze it.

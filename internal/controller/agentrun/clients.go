@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/tool"
+	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
 	httptool "github.com/pawl-run/pawl/internal/tool/http"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
 	mcptool "github.com/pawl-run/pawl/internal/tool/mcp"
@@ -26,6 +29,8 @@ type Clients interface {
 	// Tool builds the server that has a tool, as the named policies declare it now, and
 	// gives the server's own name of the tool.
 	Tool(ctx context.Context, namespace string, policies []string, fullName string) (tool.Server, string, error)
+	// Children follows child runs that were made, whatever the policies declare by now.
+	Children() tool.Deferrer
 	// Server builds a declared server.
 	Server(ctx context.Context, namespace string, declared v1alpha1.ToolServer) (tool.Server, error)
 	// Effects builds the service where an unknown effect is looked up.
@@ -50,15 +55,17 @@ type Adapters struct {
 	tokens *transport.Tokens
 	mcp    *mcptool.Memory
 	jobs   jobtool.Cluster
+	runs   agentruntool.Cluster
 }
 
 var _ Clients = (*Adapters)(nil)
 
 // NewAdapters returns Adapters that read Models and ToolPolicies through the reader, and
-// ConfigMaps and Secrets live through it, and that run Jobs in the cluster.
-func NewAdapters(reader client.Reader, jobs jobtool.Cluster) *Adapters {
+// ConfigMaps and Secrets live through it, and that make Jobs and child runs
+// in the clusters.
+func NewAdapters(reader client.Reader, jobs jobtool.Cluster, children agentruntool.Cluster) *Adapters {
 	return &Adapters{
-		reader: reader, jobs: jobs, models: &modelCache{byConfig: map[string]model.Client{}},
+		reader: reader, jobs: jobs, runs: children, models: &modelCache{byConfig: map[string]model.Client{}},
 		tokens: transport.NewTokens(time.Now), mcp: mcptool.NewMemory(time.Now),
 	}
 }
@@ -83,6 +90,9 @@ func (c *Adapters) Tool(ctx context.Context, namespace string, policies []string
 	}
 	return nil, "", fmt.Errorf("no policy of the run declares server %s any more", wanted)
 }
+
+// Children implements Clients.
+func (c *Adapters) Children() tool.Deferrer { return agentruntool.New(c.runs, nil) }
 
 // Effects implements Clients: the address is frozen with the call, its headers and
 // certificates are those of the policy now.
@@ -111,6 +121,10 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 	if declared.Job != nil {
 		return jobtool.New(c.jobs, jobTools(declared.Job)), nil
 	}
+	if declared.AgentRun != nil {
+		tools, err := childTools(declared.AgentRun)
+		return agentruntool.New(c.runs, tools), err
+	}
 	reached, err := c.connection(ctx, namespace, settingsOf(declared))
 	if err != nil {
 		return nil, err
@@ -127,6 +141,19 @@ func (c *Adapters) Server(ctx context.Context, namespace string, declared v1alph
 		tools = append(tools, tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw})
 	}
 	return httptool.New(httptool.Options{URL: declared.HTTP.URL, Tools: tools, Connection: reached})
+}
+
+func childTools(declared *v1alpha1.AgentRunServer) ([]agentruntool.Tool, error) {
+	var tools []agentruntool.Tool
+	for _, t := range declared.Tools {
+		template, err := json.Marshal(t.Template)
+		if err != nil {
+			return nil, fmt.Errorf("writing the template of tool %s: %w", t.Name, err)
+		}
+		definition := tool.Definition{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema.Raw}
+		tools = append(tools, agentruntool.Tool{Definition: definition, Prompt: t.Prompt, Template: template, Problem: policy.ChildProblem(t)})
+	}
+	return tools, nil
 }
 
 func jobTools(declared *v1alpha1.JobServer) []jobtool.Tool {

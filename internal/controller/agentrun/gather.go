@@ -29,11 +29,15 @@ type rules struct {
 // facts are everything that the turn machine may know.
 func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) run.Facts {
 	now := r.clock.Now()
+	if s.wish.desired == "" {
+		s.wish.desired = desired(object)
+	}
 	air := r.flights.underWay(s.uid, s.settled)
 	return run.Facts{
 		Now:             now,
 		State:           s.draft.State,
-		Desired:         desired(object),
+		Desired:         s.wish.desired,
+		Because:         s.wish.because,
 		Verdicts:        verdictsOf(object),
 		Configuration:   s.configuration,
 		Policies:        rules.set,
@@ -44,6 +48,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		Polled:          r.memory.of(s.uid).polled,
 		Polling:         air.inquiries,
 		Recalled:        r.memory.of(s.uid).recalled,
+		ChildWaits:      s.childWaits,
 		Stirred:         r.memory.isStirred(s.uid),
 		ModelInFlight:   air.model,
 		InFlight:        air.calls,

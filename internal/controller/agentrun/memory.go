@@ -24,9 +24,8 @@ type notes struct {
 	// checked says when unknown effects were last looked up, by call.
 	checked map[string]time.Time
 	// polled says when calls that go on outside were last asked about, recalled which were
-	// called off, by call.
-	polled   map[string]time.Time
-	recalled map[string]bool
+	// called off when, by call.
+	polled, recalled map[string]time.Time
 	// problem is what was last said about a verdict, so that it is said once.
 	problem string
 }
@@ -118,7 +117,7 @@ func (m *memory) of(uid types.UID) *notes {
 		m.byRun = map[types.UID]*notes{}
 	}
 	if m.byRun[uid] == nil {
-		m.byRun[uid] = &notes{checked: map[string]time.Time{}, polled: map[string]time.Time{}, recalled: map[string]bool{}}
+		m.byRun[uid] = &notes{checked: map[string]time.Time{}, polled: map[string]time.Time{}, recalled: map[string]time.Time{}}
 	}
 	return m.byRun[uid]
 }

@@ -28,23 +28,26 @@ func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry
 	r.memory.calm(s.uid)
 	for _, sending := range calls {
 		if kind == recalls {
-			r.memory.of(s.uid).recalled[sending.Call.ID] = true
+			r.memory.of(s.uid).recalled[sending.Call.ID] = r.clock.Now()
 		}
 		request := r.request(object, s, sending)
 		entry := &flight{call: sending.Call.ID, attempt: sending.Attempt, inquiry: kind, epoch: request.Epoch}
 		handle := sending.Deferred.Handle
 		r.flights.start(s.uid, s.key, entry, sending.Timeout, func(ctx context.Context, landed *flight) {
 			landed.outcome = tool.NothingLearned(unasked)
-			server, name, err := r.clients.Tool(ctx, object.Namespace, policies, sending.Call.Tool)
-			if err != nil {
-				return
+			outside := r.clients.Children()
+			if sending.Call.Child == nil {
+				server, name, err := r.clients.Tool(ctx, object.Namespace, policies, sending.Call.Tool)
+				if err != nil {
+					return
+				}
+				defer closeServer(server)
+				declared, ok := server.(tool.Deferrer)
+				if !ok {
+					return
+				}
+				outside, request.Tool = declared, name
 			}
-			defer closeServer(server)
-			outside, ok := server.(tool.Deferrer)
-			if !ok {
-				return
-			}
-			request.Tool = name
 			if kind == recalls {
 				// Whether it was heard shows in what the call comes to.
 				_ = outside.CancelDeferred(ctx, request, handle)

@@ -62,8 +62,8 @@ type Options struct {
 	DeletionGrace time.Duration
 	// Clients builds what talks to models and tools.
 	Clients Clients
-	// Jobs lets go of the Jobs of calls; nil where there are none.
-	Jobs JobKeeper
+	// Jobs lets go of the Jobs of calls, Children of the child runs; nil where there are none.
+	Jobs, Children Keeper
 }
 
 // Reconciler moves AgentRuns.
@@ -83,8 +83,8 @@ type Reconciler struct {
 	refusalTimeout time.Duration
 	deletionGrace  time.Duration
 
-	jobs       JobKeeper
-	jobWakeups wakeups
+	jobs, children           Keeper
+	jobWakeups, childWakeups wakeups
 
 	wakeups  wakeups
 	memory   memory
@@ -99,7 +99,7 @@ func New(o Options) *Reconciler {
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
 		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
 		places:        newPlaces(o.MaxConcurrentTurns, o.MaxConcurrentTurnsPerNamespace),
-		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute), jobs: o.Jobs,
+		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute), jobs: o.Jobs, children: o.Children,
 	}
 	r.flights = NewFlights(o.Executor, o.Clock, func(key types.NamespacedName) { r.wakeups.wake(key) })
 	// Others take the run of an owner that has not ended it a lease and a bit after its
@@ -206,6 +206,12 @@ func (r *Reconciler) move(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if session.wish, err = r.wishFor(ctx, object, r.client); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.observeChildren(ctx, object, session); err != nil {
+		return ctrl.Result{}, err
+	}
 	if err := r.recordLanded(object, session, rules); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -242,7 +248,8 @@ func (r *Reconciler) refresh(ctx context.Context, object *v1alpha1.AgentRun, s *
 	case s.behind(fresh):
 		return nil, errBehind
 	}
-	return fresh, nil
+	s.wish, err = r.wishFor(ctx, fresh, r.live)
+	return fresh, err
 }
 
 // effectsAhead says whether the turn has calls that may have an effect and were not sent
@@ -306,6 +313,9 @@ func (r *Reconciler) hold(s *session, step run.Step) run.Step {
 	case step.Kind == run.Poll && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
 		// Every replica sees that it is time; one of them asks.
 		return run.Step{Kind: run.Rest, Waiting: journal.WaitingForTool, Message: "a call goes on outside", Until: r.clock.Now().Add(lookInterval)}
+	case step.Anew && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
+		step.Anew = false // likewise one of them records it
+		return step
 	case waits && r.draining.Load() && r.flights.underWay(s.uid, s.settled).empty():
 		return run.Step{Kind: run.Rest, Waiting: string(v1alpha1.ReasonRunning), Message: "handed over to another replica"}
 	case starts && (r.draining.Load() || !r.members.Fresh(r.clock.Now())):
@@ -341,6 +351,11 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		r.flights.stop(s.uid)
 		return true, r.flush(ctx, object, s)
 	case run.Rest:
+		if step.Anew {
+			if err := r.claim(s); err != nil {
+				return false, err
+			}
+		}
 		return true, r.letGo(ctx, object, s, step.Waiting)
 	case run.Await:
 		if err := r.inherit(s); err != nil {

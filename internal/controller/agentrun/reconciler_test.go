@@ -97,7 +97,7 @@ func (b *bench) restart() {
 		Client: b.api, Live: b.api, Recorder: b.events, Clock: b.clock, Executor: b.executor,
 		Boot: func() time.Duration { return time.Duration(b.clock.Now().UnixNano()) }, Members: alone(name),
 		Store:              store.New(b.api, func() string { nonce++; return fmt.Sprintf("%s-%d", name, nonce) }),
-		MaxConcurrentTurns: 10, JournalRefusalTimeout: time.Minute, Clients: NewAdapters(b.api, nil),
+		MaxConcurrentTurns: 10, JournalRefusalTimeout: time.Minute, Clients: NewAdapters(b.api, nil, nil),
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/child"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/policy"
 	"github.com/pawl-run/pawl/internal/prompt"
@@ -89,6 +90,10 @@ func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, m
 		return &run.Configuration{NotReady: problem}
 	}
 	started := freezeSpec(object)
+	var err error
+	if started.Lineage, err = child.LineageOf(object); err != nil {
+		return &run.Configuration{Invalid: oneLine(err)}
+	}
 	started.Model = freezeModel(model)
 	for _, p := range rules.policies {
 		started.Policies = append(started.Policies, journal.Policy{Name: p.Name(), Digest: p.Digest()})

@@ -49,6 +49,12 @@ type session struct {
 	throttled map[string]time.Time
 	// configuration is what resolving came to.
 	configuration *run.Configuration
+	// wish is what people want of the run.
+	wish wish
+	// childWaits are the child runs that wait for people, by call, pendingChildren what they
+	// and the runs below them ask.
+	childWaits      map[string]run.ChildWait
+	pendingChildren []v1alpha1.PendingChild
 	// waiting is the reason last shown.
 	waiting v1alpha1.Reason
 }
@@ -227,7 +233,7 @@ func (r *Reconciler) flush(ctx context.Context, object *v1alpha1.AgentRun, s *se
 		}
 		s.acknowledged = r.boot()
 		r.announce(object, s.draft.Records)
-		r.wakeJobs(object, s.draft.State, s.draft.Records)
+		r.wakeCallees(object, s.draft.State, s.draft.Records)
 		s.draft.Records = nil
 		r.memory.of(s.uid).refused = time.Time{}
 	}

@@ -42,6 +42,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 	}); err != nil {
 		return err
 	}
+	if err := indexer.IndexField(ctx, &v1alpha1.AgentRun{}, indexParent, parentUID); err != nil {
+		return err
+	}
+	if r.children != nil {
+		if err := r.setupChildren(mgr); err != nil {
+			return err
+		}
+	}
 	if r.jobs != nil {
 		if err := r.setupJobs(mgr); err != nil {
 			return err
@@ -53,6 +61,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, released,
 		))).
 		Watches(&v1alpha1.AgentRun{}, handler.Funcs{DeleteFunc: r.deleted}).
+		Watches(&v1alpha1.AgentRun{}, handler.EnqueueRequestsFromMapFunc(r.below), builder.WithPredicates(concernsChildren)).
 		Watches(&v1alpha1.Model{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexModel))).
 		Watches(&v1alpha1.ToolPolicy{}, handler.EnqueueRequestsFromMapFunc(r.runsOf(indexPolicy))).
 		WatchesRawSource(source.Func(r.Listen)).

@@ -58,7 +58,7 @@ func (r *Reconciler) show(ctx context.Context, object *v1alpha1.AgentRun, s *ses
 	facts := status.Facts{
 		Now: r.clock.Now(), Generation: object.Generation, State: s.draft.State, Segments: s.log.Segments(),
 		Waiting: waitingReason(s, step), Message: step.Message, VerdictProblem: verdicts.Problem(s.draft.State),
-		Checked: r.memory.of(s.uid).checked,
+		Checked: r.memory.of(s.uid).checked, Children: s.pendingChildren,
 	}
 	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
 		return err

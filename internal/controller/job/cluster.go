@@ -147,17 +147,18 @@ func deleteJob(ctx context.Context, writer client.Writer, live client.Object) er
 }
 
 // Release deletes a Job that nobody needs any more, and lets go of it.
-func (c *Cluster) Release(ctx context.Context, held *metav1.PartialObjectMetadata) error {
-	if held.DeletionTimestamp == nil {
+func (c *Cluster) Release(ctx context.Context, held client.Object) error {
+	if held.GetDeletionTimestamp() == nil {
 		if err := deleteJob(ctx, c.writer, held); err != nil {
 			return err
 		}
 	}
-	fresh := &metav1.PartialObjectMetadata{TypeMeta: held.TypeMeta}
+	fresh := &metav1.PartialObjectMetadata{}
+	fresh.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(held), fresh); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if fresh.UID != held.UID || !controllerutil.ContainsFinalizer(fresh, v1alpha1.FinalizerEffects) {
+	if fresh.UID != held.GetUID() || !controllerutil.ContainsFinalizer(fresh, v1alpha1.FinalizerEffects) {
 		return nil
 	}
 	// The lock keeps what others have put into the list meanwhile.

@@ -87,7 +87,7 @@ func (o *offers) askNext() time.Duration {
 
 // show adds what the servers said to what the spec says.
 func (o *offers) show(compiled *policy.Policy, status v1alpha1.ToolPolicyStatus) v1alpha1.ToolPolicyStatus {
-	status.Tools, status.Quarantined, status.Unavailable = declared(compiled), o.quarantined, o.unavailable
+	status.Tools, status.Quarantined, status.Unavailable = declared(compiled), append(quarantined(compiled), o.quarantined...), o.unavailable
 	for _, t := range o.tools {
 		status.Tools = append(status.Tools, v1alpha1.ResolvedTool{Name: t.name, Effect: compiled.Effect(t.name), Digest: t.definition.Digest(t.name)})
 	}

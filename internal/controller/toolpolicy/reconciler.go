@@ -120,9 +120,18 @@ func decide(found *v1alpha1.ToolPolicy) (*policy.Policy, v1alpha1.ToolPolicyStat
 	case before.ObservedGeneration == found.Generation:
 		status.Tools, status.Quarantined, status.Unavailable = before.Tools, before.Quarantined, before.Unavailable
 	default:
-		status.Tools = declared(compiled)
+		status.Tools, status.Quarantined = declared(compiled), quarantined(compiled)
 	}
 	return compiled, status
+}
+
+// quarantined are the tools that the policy defines itself and that can't be used.
+func quarantined(compiled *policy.Policy) []v1alpha1.QuarantinedTool {
+	var tools []v1alpha1.QuarantinedTool
+	for _, q := range compiled.Quarantined() {
+		tools = append(tools, v1alpha1.QuarantinedTool{Name: cut(q.Name, maxNameBytes), Reason: cut(oneLine(q.Reason), maxReasonBytes)})
+	}
+	return tools
 }
 
 // declared are the tools that the policy defines itself.
