@@ -38,6 +38,11 @@ type ChildWait struct {
 	Reason string
 }
 
+// message says where people are waited for.
+func (w ChildWait) message() string {
+	return fmt.Sprintf("the run %s below this one waits for people (%s): answer there", w.Name, w.Reason)
+}
+
 // declaredBudget is what a child run may spend by its template.
 func declaredBudget(limits v1alpha1.Limits) *journal.Budget {
 	return &journal.Budget{

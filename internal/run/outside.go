@@ -57,52 +57,66 @@ func RecordAnswer(f Facts, id string, attempt int32, outcome tool.Outcome) (Entr
 // outside looks after the calls of a turn that go on outside. Nothing else of the turn can
 // start before they end. The run waits for them without a worker, unless it is busy.
 func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
-	var due, late []Sending
-	until, waits := time.Time{}, ""
-	people, work := "", false
+	w := watch{until: wait.Until}
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
-		if call.Phase != journal.PhaseDeferred || call.Asks() {
-			continue
-		}
-		waits = call.Call.Tool
-		if child, waiting := f.ChildWaits[call.Call.ID]; waiting {
-			people = fmt.Sprintf("the run %s below this one waits for people (%s): answer there", child.Name, child.Reason)
-			wait.Waiting = child.Reason
-		} else {
-			work = true
-		}
-		switch at := pollAt(f, call); {
-		case f.Polling[call.Call.ID], f.InFlight[call.Call.ID]:
-		case !f.Now.Before(at):
-			due = append(due, inquiryInto(call))
-		case expired(f, call) && f.Recalled[call.Call.ID].IsZero():
-			late = append(late, inquiryInto(call))
-		case expired(f, call) && windsUp(f, call):
-			until = earliest(until, at)
-		case expired(f, call):
+		if call.Phase == journal.PhaseDeferred && !call.Asks() && w.add(f, call) {
 			return commit(overdue(call)), true
-		default:
-			until = earliest(until, at)
 		}
 	}
 	switch {
-	case waits == "":
+	case w.tool == "":
 		return Step{}, false
-	case len(due) > 0:
-		return Step{Kind: Poll, Calls: due}, true
-	case len(late) > 0:
-		return Step{Kind: Recall, Calls: late}, true
+	case len(w.due) > 0:
+		return Step{Kind: Poll, Calls: w.due}, true
+	case len(w.late) > 0:
+		return Step{Kind: Recall, Calls: w.late}, true
 	case busy:
-		wait.Waiting, wait.Until = "Running", earliest(wait.Until, until)
+		wait.Until = w.until
 		return wait, true
-	case people != "" && !work:
+	case w.people != nil && !w.work:
 		// Nobody works on it: that time is not the run's.
-		return waitAnew(f, rest(wait.Waiting, people, earliest(deadline(f), until))), true
+		return waitAnew(f, rest(w.people.Reason, w.people.message(), earliest(deadline(f), w.until))), true
+	case w.people != nil:
+		return waitAnew(f, rest(journal.WaitingForTool, w.people.message(), earliest(workDeadline(f), w.until))), true
 	default:
-		message := cmp.Or(people, fmt.Sprintf("a call of %s goes on outside", waits))
-		return waitAnew(f, rest(journal.WaitingForTool, message, earliest(earliest(workDeadline(f), until), wait.Until))), true
+		return waitAnew(f, rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", w.tool), earliest(workDeadline(f), w.until))), true
 	}
+}
+
+// watch is what the calls of a turn that go on outside need.
+type watch struct {
+	// tool of one of them, empty while there is none.
+	tool string
+	// due are to be asked about now, late to be called off.
+	due, late []Sending
+	// until is when the next of them needs something.
+	until time.Time
+	// people is set where one is a child run that waits for people, work where one does not.
+	people *ChildWait
+	work   bool
+}
+
+// add looks at one call, and says whether it is to be given up.
+func (w *watch) add(f Facts, call *journal.CallState) (givenUp bool) {
+	w.tool = call.Call.Tool
+	if child, waiting := f.ChildWaits[call.Call.ID]; waiting {
+		w.people = &child
+	} else {
+		w.work = true
+	}
+	switch at := pollAt(f, call); {
+	case f.Polling[call.Call.ID], f.InFlight[call.Call.ID]:
+	case !f.Now.Before(at):
+		w.due = append(w.due, inquiryInto(call))
+	case expired(f, call) && f.Recalled[call.Call.ID].IsZero():
+		w.late = append(w.late, inquiryInto(call))
+	case expired(f, call) && !windsUp(f, call):
+		return true
+	default:
+		w.until = earliest(w.until, at)
+	}
+	return false
 }
 
 // waitAnew marks a wait that counts as work where the one that the run was released for does

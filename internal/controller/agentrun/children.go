@@ -56,7 +56,7 @@ var childNews = predicate.Funcs{
 		return hasEnded(before) != hasEnded(after) || (before.Status.CompletionTime == nil) != (after.Status.CompletionTime == nil) ||
 			waitsForPeople(before) != waitsForPeople(after) || !equality.Semantic.DeepEqual(waits(before, ""), waits(after, ""))
 	},
-	DeleteFunc:  func(e event.DeleteEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
