@@ -77,12 +77,12 @@ var _ = Describe("Roles", func() {
 	It("let the operator read Secrets and ConfigMaps by name, and give no verdicts", func(ctx SpecContext) {
 		space := newNamespace(ctx)
 		for _, may := range strings.Fields("get:secrets get:configmaps create:configmaps update:configmaps " +
-			"list:agentruns watch:agentruns patch:agentruns/status update:agentruns/finalizers patch:models/status patch:toolpolicies/status " +
+			"create:agentruns list:agentruns watch:agentruns patch:agentruns/status update:agentruns/finalizers patch:models/status patch:toolpolicies/status " +
 			"create:jobs list:jobs watch:jobs patch:jobs delete:jobs list:pods get:pods/log") {
 			Expect(can(ctx, operator, space.name, may)).To(BeTrue(), may)
 		}
 		for _, mayNot := range strings.Fields("list:secrets watch:secrets update:secrets list:configmaps watch:configmaps patch:configmaps " +
-			"create:agentruns approve:agentruns answer:agentruns settle:agentruns patch:models patch:toolpolicies create:leases " +
+			"approve:agentruns answer:agentruns settle:agentruns patch:models patch:toolpolicies create:leases " +
 			"update:jobs watch:pods create:pods delete:pods create:pods/exec") {
 			Expect(can(ctx, operator, space.name, mayNot)).To(BeFalse(), mayNot)
 		}

@@ -277,3 +277,61 @@ var _ = Describe("The status of a run", func() {
 		Expect(operator.Status().Patch(ctx, run.DeepCopy(), patch)).To(Succeed())
 	})
 })
+
+var _ = Describe("Whose child a run is", func() {
+	child := func(space namespace, change func(*pawlv1alpha1.AgentRun)) *pawlv1alpha1.AgentRun {
+		run := space.run(map[string]string{
+			pawlv1alpha1.AnnotationDepth: "2", pawlv1alpha1.AnnotationParent: "a", pawlv1alpha1.AnnotationRoot: "a", createdBy: "ann",
+		})
+		run.Labels = map[string]string{pawlv1alpha1.LabelParentUID: "u", pawlv1alpha1.LabelRootUID: "u"}
+		change(run)
+		return run
+	}
+	whole := func(*pawlv1alpha1.AgentRun) {}
+
+	It("is written by the operator alone, with the creator of the run at the top", func(ctx SpecContext) {
+		space := newNamespace(ctx)
+		run := child(space, whole)
+		Expect(operator.Create(ctx, run)).To(Succeed())
+		Expect(annotationsOf(ctx, run)).To(HaveKeyWithValue(createdBy, "ann"))
+		By("where nobody knows who created that")
+		run = child(space, func(r *pawlv1alpha1.AgentRun) { delete(r.Annotations, createdBy) })
+		Expect(operator.Create(ctx, run)).To(Succeed())
+		Expect(annotationsOf(ctx, run)).NotTo(HaveKey(createdBy))
+
+		everything := space.user(ctx, "everything", "cluster-admin")
+		for _, user := range []client.Client{everything, admin} {
+			Expect(user.Create(ctx, child(space, whole))).To(beRefusedWith("only the operator writes them"))
+			for name := range run.Annotations {
+				Expect(annotate(ctx, user, run, map[string]any{name: "1"})).To(beRefusedWith("never changes"))
+				Expect(annotate(ctx, user, run, map[string]any{name: nil})).To(beRefusedWith("never changes"))
+			}
+			for name := range run.Labels {
+				Expect(user.Patch(ctx, run.DeepCopy(), mergePatch(map[string]any{"metadata": map[string]any{"labels": map[string]any{name: "v"}}}))).To(beRefusedWith("never changes"))
+			}
+		}
+		Expect(annotate(ctx, operator, run, map[string]any{pawlv1alpha1.AnnotationDepth: "1"})).To(beRefusedWith("never changes"))
+		Expect(annotate(ctx, everything, run, map[string]any{"other": "x"})).To(Succeed())
+	})
+
+	DescribeTable("can't be claimed in part", func(ctx SpecContext, change func(*pawlv1alpha1.AgentRun)) {
+		space := newNamespace(ctx)
+		run := child(space, whole)
+		run.Annotations, run.Labels = map[string]string{}, map[string]string{}
+		change(run)
+		Expect(space.user(ctx, "editor", "pawl-editor").Create(ctx, run)).To(beRefusedWith("only the operator writes them"))
+	},
+		Entry("depth", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationDepth] = "1" }),
+		Entry("parent", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationParent] = "a" }),
+		Entry("root", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationRoot] = "a" }),
+		Entry("the parent's UID", func(r *pawlv1alpha1.AgentRun) { r.Labels[pawlv1alpha1.LabelParentUID] = "u" }),
+		Entry("the root's UID", func(r *pawlv1alpha1.AgentRun) { r.Labels[pawlv1alpha1.LabelRootUID] = "u" }),
+	)
+
+	It("is said of every run that the operator creates", func(ctx SpecContext) {
+		space := newNamespace(ctx)
+		refused := beRefusedWith("creates child runs and no others")
+		Expect(operator.Create(ctx, space.run(nil))).To(refused)
+		Expect(operator.Create(ctx, child(space, func(r *pawlv1alpha1.AgentRun) { r.Labels = nil }))).To(refused)
+	})
+})
