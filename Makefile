@@ -123,8 +123,8 @@ sim: ## Simulate SEEDS schedules of several replicas with faults (docs/simulator
 	go test -timeout 90m -count 1 -v ./test/sim -seeds $(SEEDS) | grep -v '^=== \|^ *--- PASS'
 
 .PHONY: canaries
-canaries: ## Leave out one guard after the other: the simulator must notice each.
-	go test -timeout 15m -count 1 -v -tags canary ./test/sim -run TestCanaries
+canaries: ## Leave out one guard after the other: the simulator must notice each (WRITE=1: write docs/simulator.md).
+	go test -timeout 15m -count 1 -v -tags canary ./test/sim -run TestCanaries -args $(if $(WRITE),-write)
 
 # How long each target is fuzzed, and which ones, by package and name.
 FUZZTIME ?= 1m
@@ -143,7 +143,8 @@ journal-growth: kubernetes ## Measure how a long run's journal grows and write d
 	PAWL_GROWTH=$(CURDIR)/docs/journal-growth.md go test -count 1 ./test/integration -ginkgo.focus "results of 5 KB"
 
 # It measures times, so it runs by itself, before everything else that the machine does where
-# that is allowed. For the same reason a spec that fails is tried once more; both attempts show.
+# that is allowed. For the same reason a spec that fails is tried once more; both attempts show,
+# and one that did something twice or lost it fails the suite, whatever the other one does.
 # Most of the time it waits: two halves, each with a control plane of its own, take half as long.
 PRECEDENCE = $(shell [ "$$(nice -n -10 nice 2>/dev/null)" != -10 ] || echo nice -n -10)
 FOCUS ?=

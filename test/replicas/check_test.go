@@ -64,10 +64,18 @@ func (t *tally) object(format string, args ...any) {
 	t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
 }
 
+// broken are the attempts at specs in which something was done twice or lost. A spec may be
+// tried again where it was too slow; a promise that was broken once is broken, and fails the
+// suite.
+var broken []string
+
 // expectSound reports the counts and checks that nothing was done twice or lost.
 func (t *tally) expectSound(title string) {
 	GinkgoHelper()
 	AddReportEntry(title, t.String(), ReportEntryVisibilityAlways)
+	if len(t.wrong) > 0 || t.duplicateCount() > 0 || t.lost > 0 {
+		broken = append(broken, fmt.Sprintf("%s: %s: %v", CurrentSpecReport().FullText(), title, t.wrong[:min(len(t.wrong), 20)]))
+	}
 	Expect(t.wrong[:min(len(t.wrong), 20)]).To(BeEmpty())
 	Expect(t.duplicateCount()).To(BeZero(), "duplicates")
 	Expect(t.lost).To(BeZero(), "lost results")
