@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/journal"
@@ -40,15 +39,20 @@ func chargeFailure(s *journal.State, request model.Request, failure *model.Error
 // 500 some say that it was, and took too long or failed.
 func unworked(status int) bool {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusFailedDependency, statusClientClosed:
+	case statusTimeout, statusModelFailed, statusGivenUp:
 		return false
 	default:
 		return status >= 300 && status < 500
 	}
 }
 
-// statusClientClosed is what proxies, and Google, say when the request was ended early.
-const statusClientClosed = 499
+// Statuses below 500 that come after work was begun: 424 is Bedrock's for a model that failed,
+// 499 that of Google and of proxies for a request that was ended early.
+const (
+	statusTimeout     = 408
+	statusModelFailed = 424
+	statusGivenUp     = 499
+)
 
 // Estimate is what a request is charged when nobody saw its answer.
 func Estimate(s *journal.State, request model.Request) journal.Usage {
