@@ -57,15 +57,16 @@ type ModelSpec struct {
 	Endpoint string `json:"endpoint,omitempty"`
 
 	// credentialsSecretRef names the Secret key that holds the API key. It is read
-	// when used, so a rotated Secret takes effect. Servers without authentication
-	// need none. On platform bedrock the value is a Bedrock API key or JSON
+	// when used, so a rotated Secret takes effect; a run that has started keeps the
+	// reference, as it keeps the endpoint. Servers without authentication need none. On platform bedrock the value is a Bedrock API key or JSON
 	// {"accessKeyId", "secretAccessKey", "sessionToken"}; on vertex a service account's
 	// JSON key or an access token; on azure an API key, or "Bearer " and a token.
 	// +optional
 	CredentialsSecretRef *KeyReference `json:"credentialsSecretRef,omitempty"`
 
 	// caBundleConfigMapRef names the ConfigMap key that holds PEM certificates
-	// which are trusted instead of the system's for this endpoint.
+	// which are trusted instead of the system's for this endpoint. A run that has
+	// started keeps the reference.
 	// +optional
 	CABundleConfigMapRef *KeyReference `json:"caBundleConfigMapRef,omitempty"`
 

@@ -15,6 +15,23 @@ type Model struct {
 	Platform              *Platform       `json:"platform,omitempty"`
 	Prices                *Prices         `json:"prices,omitempty"`
 	KeepReasoning         bool            `json:"keepReasoning,omitempty"`
+	// References say where the credentials and the CA bundle of Endpoint are. Nil in
+	// journals of builds that did not freeze them.
+	References *ModelReferences `json:"references,omitempty"`
+}
+
+// ModelReferences name what is read each time a model is asked: whose key goes to an
+// endpoint is frozen with the endpoint, what the key is, is not.
+type ModelReferences struct {
+	// Credentials is in a Secret, CABundle in a ConfigMap; nil for none.
+	Credentials *KeyReference `json:"credentials,omitempty"`
+	CABundle    *KeyReference `json:"caBundle,omitempty"`
+}
+
+// KeyReference is a key of a Secret or ConfigMap of the run's namespace.
+type KeyReference struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
 }
 
 // Platform is the cloud that serves a model.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
@@ -78,11 +79,15 @@ func (c *Adapters) Model(ctx context.Context, namespace string, frozen journal.M
 
 // provider builds the client of a model behind a wire.
 func (c *Adapters) provider(ctx context.Context, namespace string, frozen journal.Model, live *v1alpha1.Model) (model.Client, error) {
+	references, err := referencesOf(frozen, live)
+	if err != nil {
+		return nil, err
+	}
 	config := wire.Config{
 		Endpoint: frozen.Endpoint, Model: frozen.Model, Parameters: frozen.Parameters, Platform: platformOf(frozen.Platform),
 		Timeout: time.Duration(frozen.RequestTimeoutSeconds) * time.Second,
 	}
-	if ref := live.Spec.CredentialsSecretRef; ref != nil {
+	if ref := keyOf(references.Credentials); ref != nil {
 		if _, err := c.secret(ctx, namespace, *ref); err != nil {
 			return nil, err
 		}
@@ -92,15 +97,36 @@ func (c *Adapters) provider(ctx context.Context, namespace string, frozen journa
 			return c.secret(ctx, namespace, *ref)
 		}
 	}
-	var err error
-	if config.CABundle, err = c.caBundle(ctx, namespace, live.Spec.CABundleConfigMapRef); err != nil {
+	if config.CABundle, err = c.caBundle(ctx, namespace, keyOf(references.CABundle)); err != nil {
 		return nil, err
 	}
-	key, err := json.Marshal([]any{namespace, frozen, live.Spec.CredentialsSecretRef, config.CABundle})
+	key, err := json.Marshal([]any{namespace, frozen, references, config.CABundle})
 	if err != nil {
 		return nil, err
 	}
 	return c.models.get(string(key), func() (model.Client, error) { return newModelClient(frozen.Provider, config) })
+}
+
+// referencesOf says where the credentials of a run's endpoint are. A run that began before
+// they were frozen has those of the Model, for as long as that still means the same endpoint:
+// one vendor's key must not go to another.
+func referencesOf(frozen journal.Model, live *v1alpha1.Model) (*journal.ModelReferences, error) {
+	if frozen.References != nil {
+		return frozen.References, nil
+	}
+	now := freezeModel(live)
+	if now.Endpoint != frozen.Endpoint || !ptr.Equal(now.Platform, frozen.Platform) {
+		return nil, &missingError{fmt.Sprintf("Model %s has another endpoint or platform than when the run started, "+
+			"and its credentials may not go to the earlier one: restore them, or start the run anew", frozen.Name)}
+	}
+	return now.References, nil
+}
+
+func keyOf(frozen *journal.KeyReference) *v1alpha1.KeyReference {
+	if frozen == nil {
+		return nil
+	}
+	return &v1alpha1.KeyReference{Name: frozen.Name, Key: frozen.Key}
 }
 
 // newModelClient is the one place where a provider meets its adapter.

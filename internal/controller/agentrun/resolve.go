@@ -196,12 +196,27 @@ func freezeSpec(object *v1alpha1.AgentRun) *journal.RunStarted {
 
 func freezeModel(object *v1alpha1.Model) journal.Model {
 	spec := object.Spec
-	return journal.Model{
+	frozen := journal.Model{
 		Name: object.Name, Provider: string(spec.Provider), Model: spec.Model, Endpoint: spec.Endpoint,
 		MaxOutputTokens: spec.MaxOutputTokens, RequestTimeoutSeconds: spec.RequestTimeoutSeconds,
 		MaxAttempts: spec.MaxAttempts, Parameters: rawOf(spec.Parameters),
 		Platform: freezePlatform(spec.Platform), Prices: freezePrices(spec.Prices), KeepReasoning: spec.KeepReasoning,
 	}
+	if spec.Provider != v1alpha1.ProviderScripted {
+		frozen.References = freezeReferences(spec)
+	}
+	return frozen
+}
+
+func freezeReferences(spec v1alpha1.ModelSpec) *journal.ModelReferences {
+	return &journal.ModelReferences{Credentials: freezeKey(spec.CredentialsSecretRef), CABundle: freezeKey(spec.CABundleConfigMapRef)}
+}
+
+func freezeKey(ref *v1alpha1.KeyReference) *journal.KeyReference {
+	if ref == nil {
+		return nil
+	}
+	return &journal.KeyReference{Name: ref.Name, Key: ref.Key}
 }
 
 func freezePlatform(p *v1alpha1.Platform) *journal.Platform {
