@@ -43,11 +43,6 @@ var (
 	quotaPhrases = []string{
 		"credit balance is too low", "specified api usage limits", "out of extra usage", "tokens per day",
 	}
-	overflowPhrases = []string{
-		"prompt is too long", "input is too long for requested model", "exceed context limit",
-		"exceeds the context window", "maximum context length", "context length exceeded",
-		"exceeds the maximum number of tokens", "exceeds the available context size",
-	}
 	refusalPhrases = []string{"blocked by content filtering policy"}
 )
 
@@ -133,7 +128,7 @@ func (f fault) classify(status int) model.Class {
 		return model.ClassUnauthorized
 	case status == http.StatusTooManyRequests || status == statusOverloaded || (status >= 500 && f.says(overloadCodes)):
 		return model.ClassThrottled
-	case transient(status):
+	case wire.Transient(status):
 		return model.ClassTransient
 	default:
 		return model.ClassRequest
@@ -151,27 +146,11 @@ func (f fault) exhausted(status int) bool {
 
 // overflows reports whether the conversation was too long.
 func (f fault) overflows(status int) bool {
-	if f.says(overflowCodes) || status == http.StatusRequestEntityTooLarge {
-		return true
-	}
-	return (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && f.tells(overflowPhrases)
+	return f.says(overflowCodes) || wire.TellsTooLong(status, f.message)
 }
 
-const (
-	// statusOverloaded is Anthropic's own.
-	statusOverloaded = 529
-	// statusModelError is Bedrock's for trouble behind it.
-	statusModelError = http.StatusFailedDependency
-)
-
-func transient(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, statusModelError:
-		return true
-	default:
-		return status >= 500
-	}
-}
+// statusOverloaded is Anthropic's own.
+const statusOverloaded = 529
 
 // refuses reports whether a filter refused what the model wrote, which is the run's own
 // story and no reason to ask again.

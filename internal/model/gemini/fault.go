@@ -37,13 +37,6 @@ var statuses = map[string]int{
 	"UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504,
 }
 
-// overflowPhrases are how the provider says that a conversation is too long: it has no
-// code for it.
-var overflowPhrases = []string{
-	"input token count", "exceeds the maximum number of tokens", "input context is too long",
-	"request payload size exceeds",
-}
-
 // quotaPhrases are how it says that money is missing, under the status of a rate limit.
 var quotaPhrases = []string{"credits are depleted", "spending cap", "spend cap", "billing account"}
 
@@ -169,7 +162,7 @@ func (f fault) classify(status int) model.Class {
 	switch {
 	case f.unpaid(status):
 		return model.ClassQuota
-	case status == http.StatusRequestEntityTooLarge || (status == http.StatusBadRequest && f.says(overflowPhrases)):
+	case wire.TellsTooLong(status, f.message):
 		return model.ClassOverflow
 	case status == http.StatusBadRequest && strings.HasPrefix(f.reason, "API_KEY_"):
 		return model.ClassUnauthorized
@@ -177,7 +170,7 @@ func (f fault) classify(status int) model.Class {
 		return model.ClassUnauthorized
 	case status == http.StatusTooManyRequests || status == 529:
 		return model.ClassThrottled
-	case slices.Contains([]int{408, 409, 425, 499}, status) || status >= 500:
+	case wire.Transient(status):
 		return model.ClassTransient
 	default:
 		return model.ClassRequest

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/pawl-run/pawl/internal/model"
@@ -15,7 +16,12 @@ const (
 	stopCalls         = "tool_calls"
 	stopContentFilter = "content_filter"
 	stopFunctionCall  = "function_call"
+	// stopContext is Z.AI's.
+	stopContext = "model_context_window_exceeded"
 )
+
+// stopsElsewhere are what servers compatible with the wire say for stopEnd.
+var stopsElsewhere = []string{"eos", "eos_token", "stop_sequence"}
 
 // Decode normalises the body of a successful response. It is total: whatever the
 // bytes are, the result is a reply, and calls are in it only if the reply as a whole
@@ -126,6 +132,8 @@ func (c *choice) decide(used map[string]bool) model.Decision {
 		return model.Decision{Kind: model.KindRefused, Text: c.content.refusal}
 	case c.stop == stopContentFilter:
 		return model.Decision{Kind: model.KindRefused, Text: c.content.text}
+	case c.stop == stopContext:
+		return model.Decision{Kind: model.KindOverflow, Text: c.content.text}
 	case c.stop == stopLength:
 		return wire.CutOff(c.content.text)
 	case !known(c.stop):
@@ -165,6 +173,6 @@ func known(stop string) bool {
 	case stopEnd, stopCalls, stopFunctionCall, "":
 		return true
 	default:
-		return false
+		return slices.Contains(stopsElsewhere, stop)
 	}
 }

@@ -67,14 +67,6 @@ var (
 	}
 )
 
-// overflowPhrases are how servers without a code for it say that a conversation is
-// too long.
-var overflowPhrases = []string{
-	"maximum context length", "context length exceeded", "exceeds the available context size",
-	"maximum prompt length", "prompt is too long", "exceeds the context window",
-	"exceeds the maximum number of tokens", "input is too long for requested model",
-}
-
 // readFault reads an error body. It never fails: a body that says nothing leaves
 // everything to the status.
 func readFault(body []byte) fault {
@@ -174,15 +166,11 @@ func (f fault) overflows(status int) bool {
 	if f.says(overflowCodes) {
 		return true
 	}
-	if status != 400 && status != 413 && status != 422 {
-		return false
-	}
 	message := f.message
 	if f.inner != nil {
 		message += "\n" + f.inner.message
 	}
-	message = strings.ToLower(message)
-	return slices.ContainsFunc(overflowPhrases, func(p string) bool { return strings.Contains(message, p) })
+	return wire.TellsTooLong(status, message)
 }
 
 // classify says what a status with this fault means for the next attempt.
@@ -198,7 +186,7 @@ func (f fault) classify(status int) model.Class {
 		return model.ClassThrottled
 	case status >= 500 && f.says(overloadCodes):
 		return model.ClassThrottled
-	case status == 408 || status == 409 || status == 425 || status >= 500:
+	case wire.Transient(status):
 		return model.ClassTransient
 	default:
 		return model.ClassRequest

@@ -126,10 +126,11 @@ func TestInterpretKeepsUsageOfFailures(t *testing.T) {
 
 func TestInterpretStatus(t *testing.T) {
 	want := map[model.Class][]int{
-		model.ClassRequest:      {101, 301, 302, 307, 308, 400, 404, 405, 410, 413, 415, 422},
+		model.ClassRequest:      {101, 301, 302, 307, 308, 400, 404, 405, 410, 415, 422},
 		model.ClassUnauthorized: {401, 403},
 		model.ClassQuota:        {402},
-		model.ClassTransient:    {408, 409, 425, 500, 502, 503, 504, 599},
+		model.ClassOverflow:     {413},
+		model.ClassTransient:    {408, 409, 424, 425, 499, 500, 502, 503, 504, 599},
 		model.ClassThrottled:    {429, 529},
 	}
 	for class, statuses := range want {
