@@ -3,6 +3,7 @@ package wire
 import (
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -36,14 +37,29 @@ func WaitOut(e *model.Error, response Response) {
 	e.RetryAfter = max(e.RetryAfter, wait)
 }
 
-// askedWait reads the headers made for waiting, the more exact one first.
+// askedWait reads the headers made for waiting. Where both are there the longer wait holds:
+// a shorter one would be refused by whoever asked for the other.
 func askedWait(header http.Header, now time.Time) (time.Duration, bool) {
-	if wait, ok := number(header.Get("Retry-After-Ms"), time.Millisecond); ok {
-		return wait, true
-	}
-	value := header.Get("Retry-After")
-	if wait, ok := number(value, time.Second); ok {
-		return wait, true
+	exact, saidExactly := number(header.Get("Retry-After-Ms"), time.Millisecond)
+	wait, said := retryAfter(header.Get("Retry-After"), now)
+	return max(exact, wait), saidExactly || said
+}
+
+// firstMoment is the least number that counts seconds since 1970 and not from now: a wait
+// of thirty years is none, and the moment is long gone.
+const firstMoment = 1_000_000_000
+
+// retryAfter reads seconds, a date, or what some gateways send in their place: the time
+// of day in seconds since 1970.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	if seconds, ok := decimal(value); ok {
+		if seconds < firstMoment {
+			return boundedCount(seconds, time.Second), true
+		}
+		if now.IsZero() || seconds > math.MaxInt64/2 {
+			return maxWait, true
+		}
+		return Bounded(time.Unix(int64(seconds), 0).Sub(now)), true
 	}
 	date, err := http.ParseTime(strings.TrimSpace(value))
 	if err != nil || now.IsZero() {
@@ -93,14 +109,32 @@ func Duration(text string) (time.Duration, bool) {
 
 // number reads a count of units, which may have a fraction.
 func number(text string, unit time.Duration) (time.Duration, bool) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || math.IsNaN(n) || n < 0 {
+	n, ok := decimal(text)
+	if !ok {
 		return 0, false
 	}
+	return boundedCount(n, unit), true
+}
+
+func boundedCount(n float64, unit time.Duration) time.Duration {
 	if n >= float64(maxWait)/float64(unit) {
-		return maxWait, true
+		return maxWait
 	}
-	return Bounded(time.Duration(n * float64(unit))), true
+	return Bounded(time.Duration(n * float64(unit)))
+}
+
+// plainDecimal is what a count looks like. Go's own parser takes much more for a number,
+// such as Inf, 0x10 and 1_0.
+var plainDecimal = regexp.MustCompile(`^[0-9]+([.][0-9]*)?$`)
+
+func decimal(text string) (float64, bool) {
+	text = strings.TrimSpace(text)
+	if !plainDecimal.MatchString(text) {
+		return 0, false
+	}
+	// Beyond the largest number it is infinite, and an error beside that.
+	n, _ := strconv.ParseFloat(text, 64)
+	return n, true
 }
 
 // Bounded keeps a wait between nothing and about a year.
