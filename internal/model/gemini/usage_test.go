@@ -24,6 +24,8 @@ func TestUsage(t *testing.T) {
 			model.Usage{InputTokens: 299, OutputTokens: 527, ReasoningTokens: 495, Reported: true},
 		},
 		"no total":                   {`{"promptTokenCount":100,"candidatesTokenCount":30}`, model.Usage{InputTokens: 100, OutputTokens: 30, Reported: true}},
+		"thoughts without a total":   {`{"promptTokenCount":100,"candidatesTokenCount":30,"thoughtsTokenCount":50}`, model.Usage{InputTokens: 100, OutputTokens: 80, ReasoningTokens: 50, Reported: true}},
+		"thoughts alone, no total":   {`{"promptTokenCount":100,"thoughtsTokenCount":50}`, model.Usage{InputTokens: 100, OutputTokens: 50, ReasoningTokens: 50, Reported: true}},
 		"thoughts alone":             {`{"promptTokenCount":100,"thoughtsTokenCount":30,"totalTokenCount":130}`, model.Usage{InputTokens: 100, OutputTokens: 30, ReasoningTokens: 30, Reported: true}},
 		"thoughts in the total only": {`{"promptTokenCount":100,"candidatesTokenCount":30,"totalTokenCount":180}`, model.Usage{InputTokens: 100, OutputTokens: 80, Reported: true}},
 		"a total of 0":               {`{"promptTokenCount":100,"candidatesTokenCount":30,"totalTokenCount":0}`, model.Usage{InputTokens: 100, OutputTokens: 30, Reported: true}},

@@ -27,8 +27,12 @@ func readUsage(value json.RawMessage) model.Usage {
 	if !inputOK || !outputOK || !totalOK || !cachedOK || !writtenOK || !reasoningOK {
 		return model.Usage{}
 	}
-	if total > 0 && total < input+output {
-		return model.Usage{}
+	if total > 0 {
+		if total < input+output {
+			return model.Usage{}
+		}
+		// Some servers count reasoning in the total only.
+		output = total - input
 	}
 	usage := model.Usage{
 		InputTokens: input, OutputTokens: output,
