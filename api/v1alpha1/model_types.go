@@ -41,6 +41,7 @@ type ModelSpec struct {
 
 	// model is the provider's own model name. Required for every provider but Scripted.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[^\s](.*[^\s])?$`
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Model string `json:"model,omitempty"`
@@ -53,7 +54,9 @@ type ModelSpec struct {
 	// which the platform's paths are appended.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.contains('@')",message="endpoint must be an absolute http or https URL without user, query or fragment"
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '' && size(url(self).getQuery()) == 0 && !self.contains('#') && !self.matches('^[^/]*//[^/]*@')",message="endpoint must be an absolute http or https URL without user, query or fragment"
+	// +kubebuilder:validation:XValidation:rule="!isURL(self) || self.matches('^[^/]*//([^/:]+|[[][^/]*[]])(:(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}))?(/|$)')",message="endpoint must have a host, and a port from 1 to 65535 if it has one"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(/chat/completions|/responses|/messages|:generateContent)/?$')",message="endpoint must be the base URL: remove the path of the operation, such as /chat/completions, which is appended to it"
 	Endpoint string `json:"endpoint,omitempty"`
 
 	// credentialsSecretRef names the Secret key that holds the API key. It is read
@@ -113,7 +116,7 @@ type ModelSpec struct {
 	Platform *Platform `json:"platform,omitempty"`
 
 	// parameters are members added to the provider's request unchanged, such as
-	// {"temperature": 0}. Members that Pawl sets itself are refused by the
+	// {"service_tier": "auto"}. Members that Pawl sets itself are refused by the
 	// operator, which reports them in status.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -196,17 +199,18 @@ type Platform struct {
 type BedrockPlatform struct {
 	// region that serves the model, such as eu-central-1.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`
+	// +kubebuilder:validation:Pattern=`^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$`
 	// +kubebuilder:validation:MaxLength=32
 	Region string `json:"region"`
 }
 
 // VertexPlatform is Google Cloud's Vertex AI.
 type VertexPlatform struct {
-	// project that is charged.
+	// project that is charged: its id, such as my-project or example.com:my-project, or
+	// its number.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`
-	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^(([a-z0-9-]+[.])+[a-z]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$|^[0-9]+$`
+	// +kubebuilder:validation:MaxLength=128
 	Project string `json:"project"`
 
 	// location that serves the model, such as europe-west1, eu or global.
@@ -219,9 +223,9 @@ type VertexPlatform struct {
 // AzurePlatform is Azure OpenAI.
 type AzurePlatform struct {
 	// apiVersion is the version of the API, such as 2024-10-21. Default: the versionless
-	// API below /openai/v1.
+	// API below /openai/v1, to which preview and latest belong, too.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?$`
+	// +kubebuilder:validation:Pattern=`^([0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?|preview|latest)$`
 	// +kubebuilder:validation:MaxLength=18
 	APIVersion string `json:"apiVersion,omitempty"`
 }

@@ -95,7 +95,10 @@ func openAIKey(r *http.Request) string {
 func checkVersion(r *Request) string {
 	query := r.URL.Query()
 	dated := strings.HasPrefix(r.URL.Path, "/openai/") && !strings.HasPrefix(r.URL.Path, "/openai/v1/")
+	versionless := strings.HasPrefix(r.URL.Path, "/openai/v1/") && len(query) == 1
 	switch {
+	case versionless && (query.Get("api-version") == "preview" || query.Get("api-version") == "latest"):
+		return ""
 	case !dated && len(query) > 0:
 		return "the path has no query"
 	case dated && (len(query) != 1 || query.Get("api-version") == ""):

@@ -142,7 +142,7 @@ func checkCacheKey(r *Request, members map[string]json.RawMessage) string {
 	switch {
 	case json.Unmarshal(raw, &key) != nil || len(key) > 64:
 		return "prompt_cache_key is no text of at most 64 characters"
-	case r.URL.Query().Has("api-version"):
+	case r.URL.Query().Has("api-version") && !strings.HasPrefix(r.URL.Path, "/openai/v1/"):
 		return "unrecognised member prompt_cache_key in this version"
 	}
 	return ""

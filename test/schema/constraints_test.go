@@ -91,7 +91,7 @@ func (m *mistakes) make(example *unstructured.Unstructured, schema *apiextension
 		add("too long", at, []string{fmt.Sprintf("Too long: may not be more than %d bytes", *schema.MaxLength)}, strings.Repeat("a", int(*schema.MaxLength)+1))
 	}
 	if schema.Pattern != "" {
-		add("of another form", at, []string{"should match '" + schema.Pattern + "'"}, "?")
+		add("of another form", at, []string{"should match '" + schema.Pattern + "'"}, " ?")
 	}
 	if len(schema.Enum) > 0 {
 		add("of another name", at, []string{"Unsupported value", "supported values: " + enumerate(schema.Enum)}, "Nonsense")

@@ -82,6 +82,8 @@ var _ = Describe("Rules", Ordered, func() {
 		needsStep = "provider Scripted needs at least one step in script"
 		noNetwork = "provider Scripted uses no network: remove endpoint, credentialsSecretRef, caBundleConfigMapRef, parameters and platform"
 		badURL    = "endpoint must be an absolute http or https URL without user, query or fragment"
+		badPort   = "endpoint must have a host, and a port from 1 to 65535 if it has one"
+		notBase   = "endpoint must be the base URL: remove the path of the operation, such as /chat/completions, which is appended to it"
 		oneAnswer = "set exactly one of toolCalls, final, finalExpression, question, cannotContinue, raw and error"
 	)
 	DescribeTable("of Model with a network", refuse("models", "model-openai"),
@@ -93,6 +95,15 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("an endpoint of another scheme", "spec.endpoint", badURL, change{"spec.endpoint", "ftp://llm.internal/v1"}),
 		Entry("an endpoint with a user", "spec.endpoint", badURL, change{"spec.endpoint", "https://me:secret@llm.internal/v1"}),
 		Entry("an endpoint with a query", "spec.endpoint", badURL, change{"spec.endpoint", "https://llm.internal/v1?version=1"}),
+		Entry("an endpoint with a user alone", "spec.endpoint", badURL, change{"spec.endpoint", `"https://me@llm.internal/v1"`}),
+		Entry("an endpoint with a port alone", "spec.endpoint", badPort, change{"spec.endpoint", `"https://:8443/v1"`}),
+		Entry("an endpoint with port 0", "spec.endpoint", badPort, change{"spec.endpoint", `"https://llm.internal:0/v1"`}),
+		Entry("an endpoint with port 65536", "spec.endpoint", badPort, change{"spec.endpoint", `"https://llm.internal:65536/v1"`}),
+		Entry("an endpoint with a port beyond all numbers", "spec.endpoint", badPort, change{"spec.endpoint", `"https://llm.internal:99999999999999999999/v1"`}),
+		Entry("an endpoint of the operation", "spec.endpoint", notBase, change{"spec.endpoint", "https://llm.internal/v1/chat/completions"}),
+		Entry("an endpoint of the operation, with a slash", "spec.endpoint", notBase, change{"spec.endpoint", "https://llm.internal/v1/messages/"}),
+		Entry("a model's name with a newline", "spec.model", "spec.model in body should match", change{"spec.model", `"gpt-x\n"`}),
+		Entry("a model's name of blanks", "spec.model", "spec.model in body should match", change{"spec.model", `"  "`}),
 		Entry("an endpoint with a fragment", "spec.endpoint", badURL, change{"spec.endpoint", `"https://llm.internal/v1#top"`}),
 		Entry("a Secret's name with an underscore", "spec.credentialsSecretRef.name", objectName, change{"spec.credentialsSecretRef.name", "open_ai"}),
 		Entry("a key with a space", "spec.credentialsSecretRef.key", keyName, change{"spec.credentialsSecretRef.key", "api key"}),
@@ -112,6 +123,22 @@ var _ = Describe("Rules", Ordered, func() {
 		Entry("none", "spec.platform", onePlatform, change{"spec.platform", "{}"}),
 		Entry("two", "spec.platform", onePlatform, change{"spec.platform.vertex", "{project: my-project, location: global}"}),
 		Entry("limits that limit nothing", "spec.limits", someLimit, change{"spec.limits", "{}"}),
+	)
+	DescribeTable("accept of Model", func(ctx SpecContext, name string, changes ...change) {
+		object := example(name)
+		for _, c := range changes {
+			parsePath(c.at).set(object.Object, c.value)
+		}
+		Expect(create(ctx, object)).To(Succeed())
+	},
+		Entry("a region of the European partition", "model-bedrock", change{"spec.platform.bedrock.region", "eusc-de-east-1"}),
+		Entry("a region of a government", "model-bedrock", change{"spec.platform.bedrock.region", "us-gov-west-1"}),
+		Entry("a project's number", "model-vertex", change{"spec.platform.vertex.project", "123456789012"}),
+		Entry("a project of a domain", "model-vertex", change{"spec.platform.vertex.project", "example.com:my-project"}),
+		Entry("a version that moves on", "model-openai", change{"spec.platform.azure.apiVersion", "preview"}),
+		Entry("an endpoint with an at sign in its path", "model-openai", change{"spec.endpoint", "https://llm.internal:65535/@prod/v1"}),
+		Entry("an endpoint at an address", "model-openai", change{"spec.endpoint", "http://[::1]:8000/v1"}),
+		Entry("a model's name with a space in it", "model-openai", change{"spec.model", "Llama 3 Instruct"}),
 	)
 	DescribeTable("of Model with a script", refuse("models", "model-scripted"),
 		Entry("no script", "spec", needsStep, change{"spec.script", removed}),

@@ -1,12 +1,13 @@
 // Package model tells the author of a Model what the schema can't: parameters that
-// collide with what Pawl sets itself, and expressions that don't compile. Credentials
-// are not looked at: they are read when they are used, and their absence heals by
-// itself.
+// collide with what Pawl sets itself, whatever else the provider's adapter refuses, and
+// expressions that don't compile. Credentials are not looked at: they are read when they
+// are used, and their absence heals by itself.
 package model
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,6 +25,7 @@ import (
 	"github.com/pawl-run/pawl/internal/model/gemini"
 	"github.com/pawl-run/pawl/internal/model/openai"
 	"github.com/pawl-run/pawl/internal/model/responses"
+	"github.com/pawl-run/pawl/internal/model/wire"
 )
 
 // Reconciler keeps the status of Models.
@@ -67,6 +69,7 @@ func Problems(spec v1alpha1.ModelSpec) []string {
 	if spec.Parameters != nil {
 		problems = parameterProblems(spec.Provider, spec.Parameters.Raw)
 	}
+	problems = append(problems, adapterProblems(spec)...)
 	for i, step := range spec.Script {
 		problems = append(problems, stepProblems(fmt.Sprintf("script[%d]", i), step)...)
 	}
@@ -91,6 +94,53 @@ func parameterProblems(provider v1alpha1.Provider, parameters json.RawMessage) [
 		return []string{"parameters: " + err.Error()}
 	}
 	return nil
+}
+
+// newAdapter is how each provider's adapter is built.
+var newAdapter = map[v1alpha1.Provider]func(wire.Config) error{
+	v1alpha1.ProviderAnthropic:       built(anthropic.New),
+	v1alpha1.ProviderGemini:          built(gemini.New),
+	v1alpha1.ProviderOpenAI:          built(openai.New),
+	v1alpha1.ProviderOpenAIResponses: built(responses.New),
+}
+
+func built[C any](adapter func(wire.Config) (C, error)) func(wire.Config) error {
+	return func(config wire.Config) error {
+		_, err := adapter(config)
+		return err
+	}
+}
+
+// adapterProblems builds the adapter as a run would, less the parameters, which have
+// their own place, and what is behind references. Nothing is sent.
+func adapterProblems(spec v1alpha1.ModelSpec) []string {
+	build, ok := newAdapter[spec.Provider]
+	if !ok {
+		return nil // scripted, or refused by the schema
+	}
+	err := build(wire.Config{Endpoint: spec.Endpoint, Model: spec.Model, Platform: platformOf(spec.Platform)})
+	if err == nil {
+		return nil
+	}
+	if reason := errors.Unwrap(err); reason != nil {
+		err = reason
+	}
+	return []string{err.Error()}
+}
+
+func platformOf(platform *v1alpha1.Platform) wire.Platform {
+	switch {
+	case platform == nil:
+		return wire.Platform{}
+	case platform.Bedrock != nil:
+		return wire.Platform{Bedrock: &wire.Bedrock{Region: platform.Bedrock.Region}}
+	case platform.Vertex != nil:
+		return wire.Platform{Vertex: &wire.Vertex{Project: platform.Vertex.Project, Location: platform.Vertex.Location}}
+	case platform.Azure != nil:
+		return wire.Platform{Azure: &wire.Azure{APIVersion: platform.Azure.APIVersion}}
+	default:
+		return wire.Platform{}
+	}
 }
 
 func stepProblems(place string, step v1alpha1.ScriptStep) []string {

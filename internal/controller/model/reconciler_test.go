@@ -31,6 +31,24 @@ func of(provider v1alpha1.Provider, parameters string) v1alpha1.ModelSpec {
 	return spec
 }
 
+func at(provider v1alpha1.Provider, endpoint string) v1alpha1.ModelSpec {
+	spec := of(provider, "")
+	spec.Endpoint = endpoint
+	return spec
+}
+
+func named(model string) v1alpha1.ModelSpec {
+	spec := openAI("")
+	spec.Model = model
+	return spec
+}
+
+func on(provider v1alpha1.Provider, platform v1alpha1.Platform) v1alpha1.ModelSpec {
+	spec := of(provider, "")
+	spec.Platform = &platform
+	return spec
+}
+
 func scripted(expressions ...string) v1alpha1.ModelSpec {
 	spec := v1alpha1.ModelSpec{Provider: v1alpha1.ProviderScripted}
 	for _, expression := range expressions {
@@ -45,12 +63,32 @@ func TestProblems(t *testing.T) {
 		// want are the beginnings of the problems, in their order.
 		want []string
 	}{
-		"plain":               {openAI(""), nil},
-		"parameters":          {openAI(`{"temperature": 0, "seed": 7}`), nil},
-		"reserved parameters": {openAI(`{"stream": true, "messages": []}`), []string{"parameters: parameters may not set messages, stream"}},
-		"not an object":       {openAI(`[1]`), []string{"parameters: parameters must be a JSON object"}},
-		"not JSON":            {openAI(`{`), []string{"parameters: parameters must be a JSON object"}},
-		"script":              {scripted(`"profile=" + results[0].value`, `string(results.size())`), nil},
+		"plain":                      {openAI(""), nil},
+		"parameters":                 {openAI(`{"temperature": 0, "seed": 7}`), nil},
+		"reserved parameters":        {openAI(`{"stream": true, "messages": []}`), []string{"parameters: parameters may not set messages, stream"}},
+		"not an object":              {openAI(`[1]`), []string{"parameters: parameters must be a JSON object"}},
+		"not JSON":                   {openAI(`{`), []string{"parameters: parameters must be a JSON object"}},
+		"an endpoint that is copied": {at(v1alpha1.ProviderOpenAI, "https://api.openai.com/v1/chat/completions"), []string{"endpoint must be the base URL: remove /chat/completions"}},
+		"the same with a slash":      {at(v1alpha1.ProviderOpenAIResponses, "https://api.openai.com/v1/responses/"), []string{"endpoint must be the base URL: remove /responses"}},
+		"that of Messages":           {at(v1alpha1.ProviderAnthropic, "https://api.anthropic.com/v1/messages"), []string{"endpoint must be the base URL: remove /messages"}},
+		"that of Gemini":             {at(v1alpha1.ProviderGemini, "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"), []string{"endpoint must be the base URL: remove :generateContent"}},
+		"a port out of range":        {at(v1alpha1.ProviderGemini, "https://llm.internal:65536"), []string{"the port of endpoint"}},
+		"port 0":                     {at(v1alpha1.ProviderAnthropic, "https://llm.internal:0"), []string{"the port of endpoint"}},
+		"a port without host":        {at(v1alpha1.ProviderOpenAI, "https://:8443/v1"), []string{"endpoint must be an absolute"}},
+		"a password":                 {at(v1alpha1.ProviderOpenAI, "https://me:secret@llm.internal"), []string{"endpoint may not have a user"}},
+		"an at sign in a path":       {at(v1alpha1.ProviderOpenAI, "https://llm.internal/@prod/v1"), nil},
+		"a model of two lines":       {named("gpt-x\n"), []string{"model has white space"}},
+		"a model and a tab":          {named("gpt\tx"), []string{"model has white space"}},
+		"a model with a space in it": {named("Llama 3 Instruct"), nil},
+		"a platform of others":       {on(v1alpha1.ProviderGemini, v1alpha1.Platform{Bedrock: &v1alpha1.BedrockPlatform{Region: "eu-central-1"}}), []string{"platform bedrock does not serve"}},
+		"Azure without a resource":   {on(v1alpha1.ProviderOpenAI, v1alpha1.Platform{Azure: &v1alpha1.AzurePlatform{}}), []string{"platform azure needs endpoint"}},
+		"a sovereign region":         {on(v1alpha1.ProviderAnthropic, v1alpha1.Platform{Bedrock: &v1alpha1.BedrockPlatform{Region: "eusc-de-east-1"}}), nil},
+		"a project of a domain":      {on(v1alpha1.ProviderGemini, v1alpha1.Platform{Vertex: &v1alpha1.VertexPlatform{Project: "example.com:project", Location: "eu"}}), nil},
+		"all at once": {
+			v1alpha1.ModelSpec{Provider: v1alpha1.ProviderOpenAI, Model: "m", Endpoint: "https://llm.internal:0", Parameters: &runtime.RawExtension{Raw: []byte(`{"stream":true}`)}},
+			[]string{"parameters: ", "the port of endpoint"},
+		},
+		"script": {scripted(`"profile=" + results[0].value`, `string(results.size())`), nil},
 		"broken expressions": {
 			scripted(`results[0`, `"ok"`, `result + args`),
 			[]string{"script[0]: finalExpression: column ", "script[2]: finalExpression: column 1: undeclared reference to 'result'", "script[2]: finalExpression: column 10: "},
@@ -63,7 +101,7 @@ func TestProblems(t *testing.T) {
 				t.Fatalf("got %q, want %q", got, tt.want)
 			}
 			for i, want := range tt.want {
-				if !strings.HasPrefix(got[i], want) {
+				if !strings.HasPrefix(got[i], want) || strings.Contains(got[i], "secret") {
 					t.Errorf("problem %d is %q, want %q", i, got[i], want)
 				}
 			}

@@ -39,10 +39,22 @@ func newBedrock(root string, config wire.Config, connection *wire.Connection) *b
 		b.address = root + messagesPath
 		return b
 	case root == "":
-		root = "https://bedrock-runtime." + b.region + ".amazonaws.com"
+		root = "https://bedrock-runtime." + b.region + "." + domainOf(b.region)
 	}
 	b.address = root + "/model/" + url.PathEscape(config.Model) + "/invoke"
 	return b
+}
+
+// domainOf is the domain of the partition that a region is in.
+func domainOf(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "amazonaws.com.cn"
+	case strings.HasPrefix(region, "eusc-"):
+		return "amazonaws.eu"
+	default:
+		return "amazonaws.com"
+	}
 }
 
 func (b *bedrock) url() string         { return b.address }

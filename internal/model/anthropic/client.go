@@ -9,7 +9,6 @@ package anthropic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -42,11 +41,11 @@ func New(config wire.Config) (*Client, error) {
 }
 
 func newClient(config wire.Config) (*Client, error) {
-	if config.Model == "" {
-		return nil, errors.New("the model has no name")
+	err := wire.CheckModel(config.Model)
+	if err != nil {
+		return nil, err
 	}
 	c := &Client{model: config.Model}
-	var err error
 	if c.parameters, err = readParameters(config.Parameters); err != nil {
 		return nil, err
 	}

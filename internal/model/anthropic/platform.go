@@ -66,7 +66,7 @@ func rootOf(endpoint string) (string, error) {
 	if endpoint == "" {
 		return "", nil
 	}
-	u, err := wire.ParseEndpoint(endpoint)
+	u, err := wire.ParseEndpoint(endpoint, "/messages")
 	if err != nil {
 		return "", err
 	}

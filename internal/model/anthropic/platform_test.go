@@ -139,6 +139,8 @@ func TestPlatformEndpoints(t *testing.T) {
 		"https://api.anthropic.com/v1/messages":                                       {},
 		"https://gateway.example.com/llm/v1/messages":                                 {Endpoint: "https://gateway.example.com/llm/v1/"},
 		"https://bedrock-runtime.eu-central-1.amazonaws.com/model/m/invoke":           {Platform: onBedrock},
+		"https://bedrock-runtime.eusc-de-east-1.amazonaws.eu/model/m/invoke":          {Platform: wire.Platform{Bedrock: &wire.Bedrock{Region: "eusc-de-east-1"}}},
+		"https://bedrock-runtime.cn-north-1.amazonaws.com.cn/model/m/invoke":          {Platform: wire.Platform{Bedrock: &wire.Bedrock{Region: "cn-north-1"}}},
 		"https://vpce.example.com/x/model/m/invoke":                                   {Platform: onBedrock, Endpoint: "https://vpce.example.com/x"},
 		"https://bedrock-mantle.eu-central-1.api.aws/anthropic/v1/messages":           {Platform: onBedrock, Endpoint: "https://bedrock-mantle.eu-central-1.api.aws/anthropic"},
 		"https://europe-west1-aiplatform.googleapis.com" + vertexPath("europe-west1"): {Platform: onVertex},

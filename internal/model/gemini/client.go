@@ -9,7 +9,6 @@ package gemini
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -34,10 +33,10 @@ var _ model.Client = (*Client)(nil)
 // New checks the configuration. Its errors say what to change and hold no values.
 func New(config wire.Config) (*Client, error) {
 	c := &Client{signsCalls: signsCalls(config.Model)}
-	if config.Model == "" {
-		return nil, errors.New("configuring a model client: the model has no name")
+	err := wire.CheckModel(config.Model)
+	if err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
-	var err error
 	if c.url, err = requestURL(config); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}

@@ -73,7 +73,7 @@ func requestURL(config wire.Config) (string, error) {
 	if endpoint == "" {
 		endpoint = DefaultEndpoint
 	}
-	u, err := wire.ParseEndpoint(endpoint)
+	u, err := wire.ParseEndpoint(endpoint, ":"+operation)
 	if err != nil {
 		return "", err
 	}

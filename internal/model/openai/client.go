@@ -8,7 +8,6 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -32,10 +31,10 @@ var _ model.Client = (*Client)(nil)
 // New checks the configuration. Its errors say what to change and hold no values.
 func New(config wire.Config) (*Client, error) {
 	c := &Client{model: config.Model}
-	if config.Model == "" {
-		return nil, errors.New("configuring a model client: the model has no name")
+	err := wire.CheckModel(config.Model)
+	if err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
-	var err error
 	if c.address, err = openaiapi.Resolve(config, openaiapi.ByDeployment); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/pawl-run/pawl/internal/model/wire"
@@ -40,6 +41,18 @@ const (
 	ByModel Routing = false
 )
 
+// operation is what the wire that routes like this appends to its base URL.
+func (r Routing) operation() string {
+	if r == ByDeployment {
+		return "/chat/completions"
+	}
+	return "/responses"
+}
+
+// dated matches versions of Azure's API before it had one without. The others, "preview"
+// and "latest", belong to the versionless API.
+var dated = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?$`)
+
 // Resolve finds the address that a configuration means. Its errors hold no values.
 func Resolve(config wire.Config, routing Routing) (Address, error) {
 	switch {
@@ -52,7 +65,7 @@ func Resolve(config wire.Config, routing Routing) (Address, error) {
 	if endpoint == "" {
 		endpoint = DefaultEndpoint
 	}
-	u, err := wire.ParseEndpoint(endpoint)
+	u, err := wire.ParseEndpoint(endpoint, routing.operation())
 	if err != nil {
 		return Address{}, err
 	}
@@ -64,7 +77,7 @@ func resolveAzure(config wire.Config, routing Routing) (Address, error) {
 	if config.Endpoint == "" {
 		return Address{}, errors.New("platform azure needs endpoint: the root of your resource, such as https://<name>.openai.azure.com")
 	}
-	u, err := wire.ParseEndpoint(config.Endpoint)
+	u, err := wire.ParseEndpoint(config.Endpoint, routing.operation())
 	if err != nil {
 		return Address{}, err
 	}
@@ -72,7 +85,7 @@ func resolveAzure(config wire.Config, routing Routing) (Address, error) {
 	u.Path = strings.TrimSuffix(u.Path, "/openai/v1")
 	address := Address{azure: true, deployments: true, vendors: true, apiVersion: config.Platform.Azure.APIVersion}
 	switch {
-	case address.apiVersion == "":
+	case !dated.MatchString(address.apiVersion):
 		u = u.JoinPath("openai", "v1")
 	case routing == ByDeployment:
 		u = u.JoinPath("openai", "deployments", url.PathEscape(config.Model))

@@ -165,6 +165,10 @@ func TestRequest(t *testing.T) {
 			"/chat/completions": resource + "/openai/deployments/my-deployment/chat/completions?api-version=2024-10-21",
 			"/responses":        resource + "/openai/responses?api-version=2024-10-21",
 		}, apiKey},
+		"a version of the platform that moves on": {wire.Config{Endpoint: resource, APIKey: key, Platform: azure("preview")}, map[string]string{
+			"/chat/completions": resource + "/openai/v1/chat/completions?api-version=preview",
+			"/responses":        resource + "/openai/v1/responses?api-version=preview",
+		}, apiKey},
 		"a token of the platform": {
 			wire.Config{Endpoint: resource, APIKey: func() (string, error) { return "Bearer " + secret + "\n", nil }, Platform: azure("2024-10-21")},
 			map[string]string{
@@ -227,7 +231,7 @@ func TestCredentials(t *testing.T) {
 
 // TestPlatform runs a conversation on a server that checks what the platform checks.
 func TestPlatform(t *testing.T) {
-	for version, credential := range map[string]string{"": secret, "2024-10-21": secret, "2025-03-01-preview": "Bearer " + secret} {
+	for version, credential := range map[string]string{"": secret, "preview": secret, "2024-10-21": secret, "2025-03-01-preview": "Bearer " + secret} {
 		t.Run(version+" "+credential, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s spoken) {
 				server := startServer(t, fakemodel.Options{Key: secret})

@@ -70,7 +70,7 @@ func (a Address) WithCacheKey(body wire.Object, conversation string, parameters 
 	const name = "prompt_cache_key"
 	// Strict servers refuse members that they don't know; so do the dated versions of
 	// Azure's API, most of which are older than this one.
-	if conversation == "" || !a.vendors || a.apiVersion != "" || parameters.Has(name) {
+	if conversation == "" || !a.vendors || dated.MatchString(a.apiVersion) || parameters.Has(name) {
 		return body
 	}
 	if len(conversation) > maxCacheKey {

@@ -5,7 +5,6 @@ package responses
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/openai/openai-go/v3/option"
@@ -30,10 +29,10 @@ var _ model.Client = (*Client)(nil)
 // New checks the configuration. Its errors say what to change and hold no values.
 func New(config wire.Config) (*Client, error) {
 	c := &Client{model: config.Model}
-	if config.Model == "" {
-		return nil, errors.New("configuring a model client: the model has no name")
+	err := wire.CheckModel(config.Model)
+	if err != nil {
+		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}
-	var err error
 	if c.address, err = openaiapi.Resolve(config, openaiapi.ByModel); err != nil {
 		return nil, fmt.Errorf("configuring a model client: %w", err)
 	}

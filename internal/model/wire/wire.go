@@ -5,10 +5,8 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -114,21 +112,4 @@ func ParseParameters(parameters json.RawMessage, reserved []string) (Object, err
 	}
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return members, nil
-}
-
-// ParseEndpoint checks a base URL and returns it without a slash at its end. The error
-// does not repeat the input, which may hold a password.
-func ParseEndpoint(endpoint string) (*url.URL, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return nil, errors.New("endpoint is not a URL")
-	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New("endpoint must be an absolute http or https URL")
-	}
-	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, errors.New("endpoint may not have a user, a query or a fragment")
-	}
-	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
-	return u, nil
 }

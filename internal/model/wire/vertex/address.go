@@ -24,7 +24,7 @@ func ModelURL(endpoint string, platform wire.Vertex, publisher, model, operation
 	if endpoint == "" {
 		endpoint = root(platform.Location)
 	}
-	u, err := wire.ParseEndpoint(endpoint)
+	u, err := wire.ParseEndpoint(endpoint, ":"+operation)
 	if err != nil {
 		return "", err
 	}

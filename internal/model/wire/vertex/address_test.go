@@ -29,6 +29,16 @@ func TestModelURL(t *testing.T) {
 	}
 }
 
+func TestModelURLOfProjects(t *testing.T) {
+	for _, project := range []string{"123456789012", "example.com:my-project"} {
+		want := "https://aiplatform.googleapis.com/v1/projects/" + project + "/locations/global/publishers/google/models/m:generateContent"
+		got, err := vertex.ModelURL("", wire.Vertex{Project: project, Location: "global"}, vertex.PublisherGoogle, "m", "generateContent")
+		if err != nil || got != want {
+			t.Errorf("got %s, %v; want %s", got, err, want)
+		}
+	}
+}
+
 func TestModelURLRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		endpoint string
