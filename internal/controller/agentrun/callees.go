@@ -37,10 +37,18 @@ type callees struct {
 	finalizer string
 	// blank is an object to be read into.
 	blank func() client.Object
+	// caller says whose call an object is, nil for nobody's.
+	caller func(object client.Object) *caller
 	// of finds the objects of a run's calls.
 	of func(ctx context.Context, namespace string, run types.UID) ([]client.ObjectKey, error)
 	// heard says whether what is to be seen of an object may be its call's outcome.
 	heard func(object client.Object) bool
+}
+
+// caller is the run whose call an object is.
+type caller struct {
+	key types.NamespacedName
+	uid types.UID
 }
 
 // Keeper lets go of what calls have created.
@@ -53,7 +61,7 @@ type Keeper interface {
 // alone.
 func (r *Reconciler) setupJobs(mgr ctrl.Manager) error {
 	jobs := &callees{
-		runs: r, keeper: r.jobs, finalizer: v1alpha1.FinalizerEffects, of: r.jobsOf,
+		runs: r, keeper: r.jobs, finalizer: v1alpha1.FinalizerEffects, caller: controllerOf, of: r.jobsOf,
 		heard: func(client.Object) bool { return true },
 		blank: func() client.Object {
 			meta := &metav1.PartialObjectMetadata{}
@@ -67,6 +75,15 @@ func (r *Reconciler) setupJobs(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.AgentRun{}, handler.EnqueueRequestsFromMapFunc(jobs.ofRun), builder.WithPredicates(ended)).
 		WatchesRawSource(source.Func(r.jobWakeups.listen)).
 		Complete(jobs)
+}
+
+// controllerOf goes by the owner reference.
+func controllerOf(object client.Object) *caller {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || owner.Kind != "AgentRun" {
+		return nil
+	}
+	return &caller{types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}, owner.UID}
 }
 
 // jobsOf finds the Jobs of a run's calls.
@@ -115,20 +132,20 @@ func (c *callees) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err := c.runs.client.Get(ctx, request.NamespacedName, object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	owner := metav1.GetControllerOf(object)
-	if owner == nil || owner.Kind != "AgentRun" || object.GetAnnotations()[v1alpha1.AnnotationEffectKey] == "" {
+	caller := c.caller(object)
+	if caller == nil || object.GetAnnotations()[v1alpha1.AnnotationEffectKey] == "" {
 		return ctrl.Result{}, nil // not made here, whatever its labels say
 	}
-	c.wakeRun(ctx, types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}, owner.UID, c.heard(object))
+	c.wakeRun(ctx, caller, c.heard(object))
 	if !controllerutil.ContainsFinalizer(object, c.finalizer) {
 		return ctrl.Result{}, nil
 	}
 	// Every worker hears of it. The one that looks after the run looks after its calls.
 	again := ctrl.Result{RequeueAfter: calleeLookInterval + jitter(object.GetUID())}
-	if worker.Rank(string(owner.UID), c.runs.worker, c.runs.members.Workers()) > 0 {
+	if worker.Rank(string(caller.uid), c.runs.worker, c.runs.members.Workers()) > 0 {
 		return again, nil
 	}
-	needed, err := c.needed(ctx, object, owner)
+	needed, err := c.needed(ctx, object, caller)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -143,28 +160,28 @@ func (c *callees) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 }
 
 // wakeRun has a run look at what it waits for.
-func (c *callees) wakeRun(ctx context.Context, key types.NamespacedName, uid types.UID, stir bool) {
+func (c *callees) wakeRun(ctx context.Context, caller *caller, stir bool) {
 	object := &v1alpha1.AgentRun{}
-	if err := c.runs.client.Get(ctx, key, object); err != nil || object.UID != uid || object.Status.CompletionTime != nil {
+	if err := c.runs.client.Get(ctx, caller.key, object); err != nil || object.UID != caller.uid || object.Status.CompletionTime != nil {
 		return
 	}
 	if stir {
-		c.runs.memory.stir(uid)
+		c.runs.memory.stir(caller.uid)
 	}
-	c.runs.wakeups.wake(key)
+	c.runs.wakeups.wake(caller.key)
 }
 
 // needed says whether somebody may still want to know of an object: its run has not ended,
 // and its journal does not say what became of the call.
-func (c *callees) needed(ctx context.Context, callee client.Object, owner *metav1.OwnerReference) (bool, error) {
+func (c *callees) needed(ctx context.Context, callee client.Object, caller *caller) (bool, error) {
 	object := &v1alpha1.AgentRun{}
-	err := c.runs.live.Get(ctx, client.ObjectKey{Namespace: callee.GetNamespace(), Name: owner.Name}, object)
+	err := c.runs.live.Get(ctx, caller.key, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
 		return true, fmt.Errorf("reading the run whose call it is: %w", err)
-	case object.UID != owner.UID, object.Status.CompletionTime != nil:
+	case object.UID != caller.uid, object.Status.CompletionTime != nil:
 		return false, nil
 	}
 	_, records, err := c.runs.store.Load(ctx, object)

@@ -26,7 +26,7 @@ const indexParent = "metadata.labels.parent-uid"
 // setupChildren registers the controller of child runs.
 func (r *Reconciler) setupChildren(mgr ctrl.Manager) error {
 	children := &callees{
-		runs: r, keeper: r.children, finalizer: v1alpha1.FinalizerParent, of: r.childrenOf, heard: hasEnded,
+		runs: r, keeper: r.children, finalizer: v1alpha1.FinalizerParent, caller: parentOfChild, of: r.childrenOf, heard: hasEnded,
 		blank: func() client.Object { return &v1alpha1.AgentRun{} },
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -61,6 +61,18 @@ var childNews = predicate.Funcs{
 }
 
 func isChild(object client.Object) bool { return object.GetLabels()[v1alpha1.LabelParentUID] != "" }
+
+// parentOfChild goes by what the operator wrote when it created the child: somebody may have
+// taken the owner reference off since then, or deleted the parent alone.
+func parentOfChild(object client.Object) *caller {
+	if !isChild(object) {
+		return nil
+	}
+	return &caller{
+		types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetAnnotations()[v1alpha1.AnnotationParent]},
+		types.UID(object.GetLabels()[v1alpha1.LabelParentUID]),
+	}
+}
 
 // parentUID is what indexParent holds of a run.
 func parentUID(object client.Object) []string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -147,6 +146,5 @@ func (c *Cluster) Release(ctx context.Context, held client.Object) error {
 
 // ours says whether a run is the child of a call, and not another of the same name.
 func ours(live *v1alpha1.AgentRun, wanted agentruntool.Child) bool {
-	owner := metav1.GetControllerOf(live)
-	return owner != nil && string(owner.UID) == wanted.ParentUID && live.Annotations[v1alpha1.AnnotationEffectKey] == wanted.EffectKey
+	return live.Labels[v1alpha1.LabelParentUID] == wanted.ParentUID && live.Annotations[v1alpha1.AnnotationEffectKey] == wanted.EffectKey
 }
