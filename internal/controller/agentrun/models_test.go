@@ -44,7 +44,7 @@ func newVendors(t *testing.T) *vendors {
 		t.Fatal(err)
 	}
 	v.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(v.secret("a", "key-of-a"), v.secret("b", "key-of-b")).Build()
-	v.adapters = NewAdapters(v.api, nil)
+	v.adapters = NewAdapters(v.api, nil, nil)
 	return v
 }
 
