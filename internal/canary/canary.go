@@ -58,6 +58,8 @@ const (
 	LateStatus Guard = "LateStatus"
 	// LateDropped forgets what a call says that comes back after it was given up.
 	LateDropped Guard = "LateDropped"
+	// OverdueRejected takes a call for rejected that goes on outside for too long.
+	OverdueRejected Guard = "OverdueRejected"
 	// StaleAsk asks the model without a lease of its own.
 	StaleAsk Guard = "StaleAsk"
 	// Orphans leaves the segments of a run that is gone to whoever holds them.
@@ -70,5 +72,5 @@ const (
 var Guards = []Guard{
 	NoFence, TwoTails, ExistsIsSuccess, NoIncarnation, LateResult, BatchAtEnd, DispatchFirst, StaleApproval,
 	LeaseIgnored, FreshIgnored, GateIgnored, PauseBlind, LastLook, Replay, EmptyFold, StaleMark, AssumedFailed,
-	DoubtForgotten, KeyOutlived, LateStatus, LateDropped, StaleAsk, Orphans, ShareIgnored,
+	DoubtForgotten, KeyOutlived, LateStatus, LateDropped, OverdueRejected, StaleAsk, Orphans, ShareIgnored,
 }

@@ -229,6 +229,17 @@ func afterDeniedInput(f Facts, call *journal.CallState, denied journal.ApprovalD
 	return withoutInput(f, call, tool.ClassDenied, denialText(denied))
 }
 
+// deniedInput is the denial that ends the run although its call came to an end by itself
+// before it was called off, nil for none.
+func deniedInput(turn *journal.Turn) *journal.ApprovalDenied {
+	for i := range turn.Calls {
+		if in := turn.Calls[i].Input(); in != nil && in.Denied != nil && in.Denied.End {
+			return in.Denied
+		}
+	}
+	return nil
+}
+
 // awaitPeople is the rest of a run in which nothing but people, or a policy, has to move
 // before calls go on.
 func awaitPeople(f Facts, turn *journal.Turn) (Step, bool) {

@@ -194,6 +194,11 @@ func TestTasksThatAskForInput(t *testing.T) {
 			spec: patient(15), acts: acts(passes(50*time.Minute), answers(`5`), untilThen, tells(tool.ActionAccept), learns("a", gave(`1`))), wantKind: Await, wantClasses: map[string]string{"a": "ok"},
 		},
 		"are completed by whom": {spec: patient(600), acts: acts(delivers("a", `{"done":true}`, "ann")), wantKind: Await, wantClasses: map[string]string{"a": "ok"}},
+		"end the run by a denial, also where they end by themselves": {
+			spec:       asking(v1alpha1.Approval{TimeoutSeconds: 600, OnTimeout: v1alpha1.ConsequenceEnd, OnDeny: v1alpha1.ConsequenceEnd}),
+			acts:       []act{pays, approves, lands("p1", goesOn), untilThen, learns("p1", taskWants(howMuch)), answers(`5`), denies, learns("p1", gave(`1`))},
+			wantReason: v1alpha1.ReasonApprovalDenied, wantClasses: map[string]string{"p1": "ok"},
+		},
 		"are called off with the run": {
 			spec: patient(600), acts: acts(wants(Cancelled), learns("a", turnedOff)), wantReason: v1alpha1.ReasonCancelled, wantClasses: map[string]string{"a": "rejected"},
 		},

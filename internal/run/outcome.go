@@ -187,6 +187,9 @@ func complete(f Facts, turn *journal.Turn) Step {
 	if turn.Denied != nil && turn.Denied.End {
 		return commit(afterDenial(turn, *turn.Denied)...)
 	}
+	if denied := deniedInput(turn); denied != nil {
+		return afterDeniedInput(f, nil, *denied)
+	}
 	event := journal.TurnCompleted{Failed: len(turn.Calls) > 0}
 	var plans, results []string
 	for i := range turn.Calls {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/tool"
 )
@@ -163,8 +164,11 @@ func overdue(call *journal.CallState) journal.CallCompleted {
 		ID: call.Call.ID, Attempt: call.Attempt, Class: string(tool.ClassTimeout), Effect: journal.EffectUnknown,
 		Message: "the call goes on outside and did not end in its time (timeoutSeconds); it was called off",
 	}
-	if call.Call.Effect == journal.ReadOnly {
+	switch {
+	case call.Call.Effect == journal.ReadOnly:
 		completed.Effect, completed.Final = "", true
+	case canary.Is(canary.OverdueRejected):
+		completed.Effect, completed.Final = journal.EffectRejected, true
 	}
 	return charged(call, completed)
 }

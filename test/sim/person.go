@@ -155,7 +155,7 @@ func (w *world) settle(run *v1alpha1.AgentRun) {
 	for _, unknown := range run.Status.UnknownEffects {
 		e := w.services.effect(unknown.EffectKey)
 		switch {
-		case e.underWay > 0:
+		case e.underWay > 0 || e.accepted && !e.refused && e.applied == 0:
 		case e.applied > 0:
 			said[unknown.EffectKey] = "committed"
 		default:

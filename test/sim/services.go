@@ -31,6 +31,8 @@ type effect struct {
 	appliedAt time.Duration
 	// refused is set once somebody was told that it did not and will not happen.
 	refused bool
+	// accepted is set once the service goes on with it by itself.
+	accepted bool
 }
 
 // services are all tools and their ledgers, and the models.
@@ -78,6 +80,9 @@ func (s *services) receive(call tool.Call, known *toolSpec) answer {
 	if e.refused {
 		return answer{status: 410}
 	}
+	if e.accepted {
+		return answer{status: 202}
+	}
 	remembers := w.elapsed-e.appliedAt < time.Duration(known.lifetime)*time.Second
 	if known.class == v1alpha1.EffectIdempotent && e.applied > 0 && remembers {
 		return done
@@ -90,15 +95,43 @@ func (s *services) receive(call tool.Call, known *toolSpec) answer {
 	case w.chance(w.faults.rates.toolBroken):
 		return answer{status: 500}
 	}
+	if known.later {
+		s.accept(e, call)
+		return answer{status: 202}
+	}
+	s.apply(e, call)
+	if w.chance(w.faults.rates.toolBroken / 2) {
+		return answer{status: 502}
+	}
+	return done
+}
+
+func (s *services) apply(e *effect, call tool.Call) {
+	w := s.w
 	e.applied++
 	e.appliedAt = w.elapsed
 	w.counts.Effects++
 	w.note("service", "applies %s of %s (%d)", call.ID, e.run, e.applied)
 	w.check.applied(e)
-	if w.chance(w.faults.rates.toolBroken / 2) {
-		return answer{status: 502}
-	}
-	return done
+}
+
+// accept goes on with a call by itself, which ends one way or the other unless it is called
+// off before.
+func (s *services) accept(e *effect, call tool.Call) {
+	w := s.w
+	e.accepted = true
+	w.counts.Accepted++
+	w.note("service", "accepts %s of %s", call.ID, e.run)
+	w.after(w.between(500*time.Millisecond, 90*time.Second), nil, func() {
+		switch {
+		case e.refused:
+		case w.chance(w.faults.rates.toolReject * 2):
+			e.refused = true
+			w.note("service", "refuses %s of %s after all", call.ID, e.run)
+		default:
+			s.apply(e, call)
+		}
+	})
 }
 
 // look says what became of an effect.
@@ -109,7 +142,7 @@ func (s *services) look(key string) httptool.Found {
 		return httptool.Found{State: httptool.EffectNotFound}
 	case e.applied > 0:
 		return httptool.Found{State: tool.EffectCommitted, Result: json.RawMessage(`{"found":true}`)}
-	case e.underWay > 0:
+	case e.underWay > 0 || e.accepted && !e.refused:
 		return httptool.Found{State: httptool.EffectPending}
 	case e.received > 0:
 		e.refused = true

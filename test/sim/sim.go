@@ -45,6 +45,8 @@ type Counts struct {
 	Lookups, LostEvents, Deleted, Destroyed, Damaged, Stripped          int
 	Refusals, CheckpointFailed, Panics, Edits, Namespaces, Late         int
 	Cancelled, Forced                                                   int
+	// Accepted are the calls that a service goes on with by itself.
+	Accepted int
 	// Claims are the appends by which a worker took a run up.
 	Claims int
 	// Troubles counts each kind of trouble.

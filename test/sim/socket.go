@@ -195,6 +195,8 @@ func (x *exchange) wait(d time.Duration) context.Context {
 // interpret is what the adapters make of an answer.
 func interpret(call tool.Call, said answer) tool.Outcome {
 	switch {
+	case said.status == 202:
+		return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Deferred: &tool.Deferred{Handle: call.EffectKey, PollAfter: 3 * time.Second}}
 	case said.status == 429:
 		return tool.Outcome{Class: tool.ClassThrottled, Effect: tool.EffectRejected, Retryable: call.Repeatable, RetryAfter: time.Second}
 	case said.status >= 500:
@@ -208,9 +210,11 @@ func interpret(call tool.Call, said answer) tool.Outcome {
 
 // toolSpec is one tool of the simulated service.
 type toolSpec struct {
-	name                        string
-	class                       v1alpha1.Effect
-	parallel, asks, reconciles  bool
+	name                       string
+	class                      v1alpha1.Effect
+	parallel, asks, reconciles bool
+	// later is true for one whose calls the service accepts and ends by itself.
+	later                       bool
 	timeout, lifetime, attempts int32
 }
 
@@ -226,6 +230,8 @@ var toolSpecs = []*toolSpec{
 	{name: "charge", class: v1alpha1.EffectNonIdempotent, reconciles: true, timeout: 20},
 	{name: "send", class: v1alpha1.EffectNonIdempotent, parallel: true, timeout: 60},
 	{name: "refund", class: v1alpha1.EffectNonIdempotent, asks: true, timeout: 20},
+	{name: "ship", class: v1alpha1.EffectNonIdempotent, later: true, timeout: 120},
+	{name: "render", class: v1alpha1.EffectIdempotent, later: true, parallel: true, reconciles: true, timeout: 60, lifetime: 3300, attempts: 3},
 	{name: "tag", class: v1alpha1.EffectIdempotent, parallel: true, asks: true, timeout: 15, lifetime: 3300, attempts: 3},
 }
 
