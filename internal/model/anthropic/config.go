@@ -11,9 +11,10 @@ import (
 
 // reserved are the request members that may not come from parameters: what this package
 // sets itself, what would change the reply into a shape that it does not read, and
-// servers whose tools the provider would call by itself, past policy and journal.
+// servers, skills and plugins by which the provider would act by itself, past policy and
+// journal.
 var reserved = []string{
-	"anthropic_version", "max_tokens", "mcp_servers", "messages", "model", "stream", "system", "tools",
+	"anthropic_version", "container", "max_tokens", "mcp_servers", "messages", "model", "plugins", "stream", "system", "tools",
 }
 
 // parameters of a Model, by where they go.

@@ -107,3 +107,13 @@ func TestEncodeThinking(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingActsByItself checks that parameters bring in nothing that the provider would
+// call or search by itself, past policy and journal.
+func TestNothingActsByItself(t *testing.T) {
+	for _, name := range []string{"container", "mcp_servers", "plugins", "Tools"} {
+		if err := anthropic.CheckParameters(json.RawMessage(`{"` + name + `":{}}`)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+}

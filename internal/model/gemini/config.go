@@ -22,9 +22,10 @@ const operation = "generateContent"
 const settings = "generationConfig"
 
 // reserved are the request members that may not come from parameters: what this package
-// sets itself, under both names that the vendor reads.
+// sets itself, and what is cached at the vendor with tools and instructions of its own,
+// under both names that the vendor reads.
 var reserved = []string{
-	"contents", "generation_config", "model", "systemInstruction", "system_instruction",
+	"cachedContent", "cached_content", "contents", "generation_config", "model", "systemInstruction", "system_instruction",
 	"toolConfig", "tool_config", "tools",
 }
 

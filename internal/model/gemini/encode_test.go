@@ -265,3 +265,13 @@ func TestEncodeLeavesOut(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingActsByItself checks that parameters bring in nothing that the provider would
+// call or search by itself, past policy and journal.
+func TestNothingActsByItself(t *testing.T) {
+	for _, name := range []string{"cachedContent", "cached_content", "Tools"} {
+		if err := gemini.CheckParameters(json.RawMessage(`{"` + name + `":{}}`)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+}

@@ -12,11 +12,12 @@ import (
 )
 
 // reserved are the request members that may not come from parameters: what this
-// package sets itself, and what would change the reply into a shape (a stream, more
-// than one choice, the older calling convention) that it does not read.
+// package sets itself, what would change the reply into a shape (a stream, more than one
+// choice, the older calling convention) that it does not read, and what has the vendor, or
+// a server compatible with it, act by itself, past policy and journal.
 var reserved = []string{
-	"function_call", "functions", "messages", "model",
-	"n", "stream", "stream_options", "tool_choice", "tools",
+	"compound_custom", "data_sources", "enable_search", "function_call", "functions", "mcp_servers", "messages", "model",
+	"n", "plugins", "search_parameters", "stream", "stream_options", "tool_choice", "tools", "web_search", "web_search_options",
 }
 
 // Members that bound a reply. Reasoning models refuse the older one, and many compatible

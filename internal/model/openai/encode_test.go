@@ -254,3 +254,13 @@ func TestEncodeLeavesOut(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingActsByItself checks that parameters bring in nothing that the provider would
+// call or search by itself, past policy and journal.
+func TestNothingActsByItself(t *testing.T) {
+	for _, name := range []string{"compound_custom", "data_sources", "enable_search", "mcp_servers", "plugins", "search_parameters", "web_search", "web_search_options", "Tools"} {
+		if err := openai.CheckParameters(json.RawMessage(`{"` + name + `":{}}`)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+}

@@ -10,11 +10,12 @@ import (
 )
 
 // reserved are the request members that may not come from parameters: what this package
-// sets itself, what would keep state at the vendor, and what would change the reply into
-// a shape (a stream, a promise) that it does not read.
+// sets itself, what would keep state at the vendor, what would change the reply into a
+// shape (a stream, a promise) that it does not read, and what is stored at a vendor with
+// tools that it calls by itself, past policy and journal: prompts and agents.
 var reserved = []string{
-	"background", "conversation", "input", "instructions", "max_output_tokens", "model",
-	"previous_response_id", "store", "stream", "stream_options", "tool_choice", "tools",
+	"agent", "agent_reference", "background", "conversation", "input", "instructions", "max_output_tokens", "mcp_servers", "model",
+	"plugins", "previous_response_id", "prompt", "search_parameters", "store", "stream", "stream_options", "tool_choice", "tools",
 }
 
 // ReservedParameters lists the members that parameters may not have, sorted.

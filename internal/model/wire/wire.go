@@ -102,7 +102,8 @@ func ParseParameters(parameters json.RawMessage, reserved []string) (Object, err
 	}
 	var taken []string
 	for _, m := range members {
-		if slices.Contains(reserved, m.Name) {
+		// Some servers read names in whatever case.
+		if slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, m.Name) }) {
 			taken = append(taken, m.Name)
 		}
 	}
