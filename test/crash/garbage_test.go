@@ -115,7 +115,9 @@ var _ = Describe("A model that answers with garbage", func() {
 		server, err := fakemodel.Start(fakemodel.Options{AllowUnknownPrefix: true, Answer: func(request fakemodel.Request) fakemodel.Answer {
 			for _, m := range request.Messages {
 				if m.Role == "user" {
-					return answers[m.Text]
+					// What was wrong with a reply may stand behind the prompt.
+					prompt, _, _ := strings.Cut(m.Text, "\n\n")
+					return answers[prompt]
 				}
 			}
 			return fakemodel.Refuse(400, "test", "who is asking?")

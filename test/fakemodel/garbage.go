@@ -27,5 +27,9 @@ func Garbage(wire Wire) map[string][]byte {
 	return garbage
 }
 
+// NoReplies are the names of the garbage that no model can have meant: trouble on the way,
+// after which it may be asked again.
+var NoReplies = []string{"no body at all", "an HTML page", "cut in the middle"}
+
 // endless is JSON nested deeper than any reader follows.
 func endless() string { return strings.Repeat("[", 20000) + strings.Repeat("]", 20000) }

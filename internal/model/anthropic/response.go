@@ -14,8 +14,13 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 	if response.TooLarge {
 		return wire.TooLarge(), nil
 	}
-	if response.Success() && !isError(response.Body) {
-		return interpretReply(response, request), nil
+	if response.Success() {
+		if failure := wire.NoReply(response); failure != nil {
+			return model.Reply{}, failure
+		}
+		if !isError(response.Body) {
+			return interpretReply(response, request), nil
+		}
 	}
 	f := readFault(response)
 	id := requestID(response)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,12 @@ func TestDecideGarbage(t *testing.T) {
 			server := startServer(t, fakemodel.Options{})
 			server.Enqueue(fakemodel.Raw(body))
 			got, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Gemini), Model: "m"}).Decide(t.Context(), question())
+			if slices.Contains(fakemodel.NoReplies, name) {
+				if failure := asError(t, err); failure.Class != model.ClassTransient || failure.Status != 200 || !failure.Sent {
+					t.Errorf("got %+v", failure)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,9 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 	status, detail := response.Status, "the provider answered with an error"
 	var f fault
 	if response.Success() {
+		if failure := wire.NoReply(response); failure != nil {
+			return model.Reply{}, failure
+		}
 		embedded := embeddedError(response.Body)
 		if embedded == nil {
 			return interpretReply(response, request), nil

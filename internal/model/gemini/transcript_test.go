@@ -24,7 +24,7 @@ func TestTranscriptsOfInvalidReplies(t *testing.T) {
 		"nothing":          fakemodel.Text(""),
 		"a malformed call": {Reply: &fakemodel.Reply{StopReason: "MALFORMED_FUNCTION_CALL"}},
 		"an unknown stop":  {Reply: &fakemodel.Reply{Text: "Hm", StopReason: "TIRED"}},
-		"garbage":          fakemodel.Raw([]byte("<html>")),
+		"garbage":          fakemodel.Raw([]byte("{}")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, fakemodel.Options{})

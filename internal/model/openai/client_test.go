@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -132,6 +133,12 @@ func TestDecideGarbage(t *testing.T) {
 			server := startServer(t, fakemodel.Options{})
 			server.Enqueue(fakemodel.Raw(body))
 			got, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Chat), Model: "m"}).Decide(t.Context(), question())
+			if slices.Contains(fakemodel.NoReplies, name) {
+				if failure := asError(t, err); failure.Class != model.ClassTransient || failure.Status != 200 || !failure.Sent {
+					t.Errorf("got %+v", failure)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -108,6 +108,7 @@ var quirks = map[string]quirk{
 	"vLLM: calls announced, none":   {message: `{"role":"assistant","content":"","tool_calls":[]}`, stop: called, want: noReply(model.CodeEmpty, "")},
 	"vLLM: an empty list of calls":  {message: `{"role":"assistant","content":"42","tool_calls":[]}`, stop: done, want: says("42"), echo: `{"role":"assistant","content":"42"}`},
 	"null calls":                    {message: `{"role":"assistant","content":"42","tool_calls":null}`, stop: done, want: says("42"), echo: `{"role":"assistant","content":"42"}`},
+	"a refusal of white space":      {message: `{"role":"assistant","content":"42","refusal":" "}`, stop: done, want: says("42")},
 	"null beside an answer":         {message: `{"role":"assistant","content":"42","refusal":null,"function_call":null,"audio":null}`, stop: done, want: says("42")},
 	"null content":                  {message: `{"role":"assistant","content":null}`, stop: done, want: noReply(model.CodeEmpty, "")},
 	"empty content":                 {message: `{"role":"assistant","content":""}`, stop: done, want: noReply(model.CodeEmpty, "")},

@@ -128,7 +128,7 @@ func (c *choice) read() {
 // stop reason that goes with them.
 func (c *choice) decide(used map[string]bool) model.Decision {
 	switch {
-	case c.content.refusal != "":
+	case !wire.Blank(c.content.refusal):
 		return model.Decision{Kind: model.KindRefused, Text: c.content.refusal}
 	case c.stop == stopContentFilter:
 		return model.Decision{Kind: model.KindRefused, Text: c.content.text}

@@ -3,6 +3,7 @@ package responses_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,12 @@ func TestDecideGarbage(t *testing.T) {
 			server := startServer(t, fakemodel.Options{})
 			server.Enqueue(fakemodel.Raw(body))
 			got, err := newClient(t, wire.Config{Endpoint: server.Endpoint(fakemodel.Responses), Model: "m"}).Decide(t.Context(), question())
+			if slices.Contains(fakemodel.NoReplies, name) {
+				if failure := asError(t, err); failure.Class != model.ClassTransient || failure.Status != 200 || !failure.Sent {
+					t.Errorf("got %+v", failure)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -137,7 +137,7 @@ func (o output) refusal() string {
 // first, for nothing else in them counts.
 func (o output) decide(before past) model.Decision {
 	text, onlyCommentary := o.text()
-	if refusal := o.refusal(); refusal != "" {
+	if refusal := o.refusal(); !wire.Blank(refusal) {
 		return model.Decision{Kind: model.KindRefused, Text: refusal}
 	}
 	switch o.status {

@@ -288,3 +288,12 @@ func checkEcho(t *testing.T, got model.Reply) {
 		t.Errorf("a thought at the end of %s", got.Raw)
 	}
 }
+
+// TestDecodeRefusalOfNothing checks that white space refuses nothing.
+func TestDecodeRefusalOfNothing(t *testing.T) {
+	got := responses.Decode([]byte(reply("completed", strings.Replace(refusing, "No.", " ", 1), answer)))
+	checkReply(t, got)
+	if got.Decision.Kind != model.KindFinal {
+		t.Errorf("got %+v", got.Decision)
+	}
+}

@@ -18,6 +18,9 @@ func Interpret(response wire.Response, request model.Request) (model.Reply, *mod
 	case !response.Success():
 		return openaiapi.Failed(response)
 	}
+	if failure := wire.NoReply(response); failure != nil {
+		return model.Reply{}, failure
+	}
 	status, fault := failure(response.Body)
 	switch {
 	case fault != nil:

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -208,6 +209,7 @@ func (o *once) read(answer *http.Response) (err error) {
 	if !o.response.Success() {
 		// The status alone says most of it, so a body that breaks off is no matter.
 		o.response.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxErrorBytes))
+		o.response.Body = bytes.TrimPrefix(o.response.Body, byteOrderMark)
 		if o.parent.Err() != nil {
 			o.failure = failed(o.parent, o.own, o.parent.Err(), true, o.response.Status)
 		}
@@ -219,5 +221,6 @@ func (o *once) read(answer *http.Response) (err error) {
 		return err
 	}
 	o.response.TooLarge = int64(len(o.response.Body)) > limit
+	o.response.Body = bytes.TrimPrefix(o.response.Body, byteOrderMark)
 	return nil
 }
