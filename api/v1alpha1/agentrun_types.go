@@ -94,8 +94,9 @@ type AgentRunSpec struct {
 	State DesiredState `json:"state,omitempty"`
 
 	// ttlSecondsAfterFinished deletes the run that long after its completionTime; 0
-	// deletes at once. A run with unknown effects stays until they are settled. No default: with a self-healing pipeline a deleted run would
-	// be created, and run, again.
+	// deletes at once. A run with unknown effects stays until they are settled, and one
+	// whose condition OutcomeUnknown is Unknown until somebody deletes it. No default: with
+	// a self-healing pipeline a deleted run would be created, and run, again.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000

@@ -87,7 +87,8 @@ const (
 	ConditionApprovalRequired = "ApprovalRequired"
 	// ConditionInputRequired is True while a question waits for an answer.
 	ConditionInputRequired = "InputRequired"
-	// ConditionOutcomeUnknown is True while nobody knows whether some call took effect.
+	// ConditionOutcomeUnknown is True while nobody knows whether some call took effect, and
+	// Unknown where the journal is lost that would say which calls were under way.
 	ConditionOutcomeUnknown = "OutcomeUnknown"
 	// ConditionReconciling is True while the run is open (kstatus).
 	ConditionReconciling = "Reconciling"

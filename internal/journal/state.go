@@ -220,6 +220,25 @@ func (s *State) EffectsOpen() bool {
 	return false
 }
 
+// UnderWay lists the calls that were sent, may have an effect, and have no outcome yet. One
+// whose next attempt is due belongs to them where an earlier one may have taken effect.
+func (s *State) UnderWay() []*CallState {
+	turn := s.OpenTurn()
+	if turn == nil {
+		return nil
+	}
+	var calls []*CallState
+	for i := range turn.Calls {
+		call := &turn.Calls[i]
+		out := call.Phase == PhaseDispatched || call.Phase == PhaseDeferred
+		waits := call.Phase == PhaseRetrying || call.Phase == PhaseInput
+		if call.Call.Effect != ReadOnly && (out || waits && call.Doubtful) {
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
 // Parked is how long a run has worked without a worker by now: what goes on outside is
 // work too.
 func (s *State) Parked(now time.Time) time.Duration {

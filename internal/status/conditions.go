@@ -26,7 +26,7 @@ func conditions(f Facts, previous []metav1.Condition) []metav1.Condition {
 		finishedFact(f),
 		below(f, v1alpha1.ReasonApprovalRequired, approvalFact(s.Approval, f.VerdictProblem)),
 		below(f, v1alpha1.ReasonInputRequired, inputFact(s.Question, f.VerdictProblem)),
-		outcomeFact(len(s.Unknown) > 0, f.VerdictProblem),
+		outcomeFact(len(s.Unknown) > 0, false, f.VerdictProblem),
 		reconcilingFact(f),
 		stalledFact(f),
 	}
@@ -92,11 +92,20 @@ func inputFact(q *journal.QuestionAsked, problem string) fact {
 	return fact{v1alpha1.ConditionInputRequired, metav1.ConditionTrue, v1alpha1.ReasonInputRequired, message}
 }
 
-func outcomeFact(unknown bool, problem string) fact {
-	if !unknown {
+// outcomeFact says whether there are calls of which nobody knows whether they took effect.
+// Unsure is true where there may be some that nobody can name.
+func outcomeFact(unknown, unsure bool, problem string) fact {
+	switch {
+	case !unknown && unsure:
+		return fact{v1alpha1.ConditionOutcomeUnknown, metav1.ConditionUnknown, "OutcomesNotRecorded",
+			"the journal does not say any more which calls were under way: ask the services behind the run's tools what they did for it, then delete the run"}
+	case !unknown:
 		return fact{v1alpha1.ConditionOutcomeUnknown, metav1.ConditionFalse, "OutcomesKnown", "no call has an unknown outcome"}
 	}
 	message := "nobody knows whether the calls in status.unknownEffects took effect; settle them in the annotation pawl.run/settle"
+	if unsure {
+		message += "; the journal does not say any more whether others were under way"
+	}
 	if problem != "" {
 		message += "; " + problem
 	}

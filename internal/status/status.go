@@ -48,6 +48,15 @@ type Facts struct {
 	// CheckpointFailed, when not empty, says where the journal can't be relied on. It
 	// is the one ending that the journal itself can't carry.
 	CheckpointFailed string
+	// Broken is true where State is not all that was recorded: the journal is gone, cut off
+	// or altered, not merely refused.
+	Broken bool
+	// Held is true for a run with the finalizer that it gets before its first call which may
+	// have an effect: a broken journal may then hide such a call.
+	Held bool
+	// Settled are the effect keys that people settled of a run which ended as
+	// CheckpointFailed, where the journal can't take it.
+	Settled map[string]bool
 }
 
 // Derive returns the status that follows from the facts. Previous is the status as it
@@ -55,7 +64,9 @@ type Facts struct {
 func Derive(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.AgentRunStatus {
 	ended := find(previous.Conditions, v1alpha1.ConditionSucceeded)
 	switch final := ended != nil && ended.Status != metav1.ConditionUnknown; {
-	case final && (f.CheckpointFailed != "" || f.State.Finished == nil || ended.Reason == string(v1alpha1.ReasonCheckpointFailed)):
+	case final && ended.Reason == string(v1alpha1.ReasonCheckpointFailed):
+		return afterCheckpointFailed(f, previous)
+	case final && (f.CheckpointFailed != "" || f.State.Finished == nil):
 		// An ending stays, whatever has become of the journal.
 		return Observed(previous, f.Generation)
 	case f.CheckpointFailed != "":
@@ -113,54 +124,19 @@ func deriveCheckpointFailed(f Facts, previous v1alpha1.AgentRunStatus) v1alpha1.
 		status.StartTime = status.CompletionTime
 	}
 	if f.State != nil {
-		// What was under way when the journal failed has no record of its outcome.
-		status.ToolCalls, status.Turns = f.State.ToolCalls, f.State.Turns
-		status.UnknownEffects = append(unknownEffects(f.State, f.Checked), underWay(f.State)...)
+		status.ToolCalls, status.Turns = max(status.ToolCalls, f.State.ToolCalls), max(status.Turns, f.State.Turns)
 	}
-	open := len(status.UnknownEffects) > 0
+	status.UnknownEffects = lastKnown(f, previous)
 	status.Conditions = set(previous.Conditions, f, []fact{
 		{v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
 		{v1alpha1.ConditionFinished, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		approvalFact(nil, ""),
 		inputFact(nil, ""),
-		outcomeFact(open, ""),
+		outcomeFact(len(status.UnknownEffects) > 0, unsure(f), ""),
 		{v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonCheckpointFailed, "the run has ended"},
 		{v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCheckpointFailed, f.CheckpointFailed},
 	})
 	return status
-}
-
-func unknownEffects(s *journal.State, checked map[string]time.Time) []v1alpha1.UnknownEffect {
-	var effects []v1alpha1.UnknownEffect
-	for _, unknown := range s.Unknown {
-		if len(effects) == maxUnknown {
-			break
-		}
-		effect := v1alpha1.UnknownEffect{EffectKey: unknown.EffectKey, Tool: unknown.Tool, Since: stamp(unknown.Since)}
-		if last, ok := checked[unknown.CallID]; ok {
-			shown := stamp(last)
-			effect.LastCheck = &shown
-		}
-		effects = append(effects, effect)
-	}
-	return effects
-}
-
-// underWay lists the calls that were sent, may have an effect, and have no outcome in
-// the journal.
-func underWay(s *journal.State) []v1alpha1.UnknownEffect {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return nil
-	}
-	var effects []v1alpha1.UnknownEffect
-	for i := range turn.Calls {
-		call := &turn.Calls[i]
-		if call.Phase == journal.PhaseDispatched && call.Call.Effect != journal.ReadOnly {
-			effects = append(effects, v1alpha1.UnknownEffect{EffectKey: call.Call.EffectKey, Tool: call.Call.Tool, Since: stamp(call.LastSent)})
-		}
-	}
-	return effects
 }
 
 func pending(s *journal.State, children []v1alpha1.PendingChild) *v1alpha1.Pending {

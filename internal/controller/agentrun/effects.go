@@ -136,7 +136,7 @@ func (r *Reconciler) settledElsewhere(ctx context.Context, object *v1alpha1.Agen
 	if err != nil {
 		return apierrors.IsNotFound(err)
 	}
-	return fresh.UID != object.UID || fresh.Status.CompletionTime != nil && len(fresh.Status.UnknownEffects) == 0
+	return fresh.UID != object.UID || fresh.Status.CompletionTime != nil && outcomesKnown(fresh)
 }
 
 // unrecordable says whether a deleted run's journal can no longer be written: it is

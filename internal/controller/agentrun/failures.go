@@ -25,7 +25,7 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 		return r.letGoOfDeleted(ctx, object, nil)
 	}
 	if problem, ok := corrupt(err); ok {
-		return r.checkpointFailed(ctx, object, problem)
+		return r.checkpointFailed(ctx, object, problem, true)
 	}
 	var refused *store.RefusedError
 	if errors.As(err, &refused) {
@@ -55,7 +55,7 @@ func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, ref
 	lasted := r.clock.Since(since(&r.memory.of(object.UID).refused, r.clock.Now()))
 	problem := fmt.Sprintf("the API server refuses journal segment %s: %s", refused.Segment, refused.Reason())
 	if lasted >= r.refusalTimeout {
-		return r.checkpointFailed(ctx, object, fmt.Sprintf("%s; this has lasted for %s", problem, r.refusalTimeout))
+		return r.checkpointFailed(ctx, object, fmt.Sprintf("%s; this has lasted for %s", problem, r.refusalTimeout), false)
 	}
 	ctrl.LoggerFrom(ctx).Info("The journal is refused", "segment", refused.Segment, "reason", refused.Reason(), "since", lasted.Round(time.Second))
 	if err := r.showRefusal(ctx, object, problem); err != nil {

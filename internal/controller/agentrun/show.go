@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/canary"
@@ -144,13 +146,14 @@ func (r *Reconciler) lastKnown(ctx context.Context, object *v1alpha1.AgentRun) (
 	return state, log.Segments()
 }
 
-// checkpointFailed ends a run whose journal can't be relied on. It is the one ending
-// that status carries alone.
-func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string) (ctrl.Result, error) {
+// checkpointFailed ends a run whose journal can't be relied on, or, where it is not broken,
+// is refused. It is the one ending that status carries alone.
+func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.AgentRun, problem string, broken bool) (ctrl.Result, error) {
 	r.abandon(object.UID)
 	r.flights.forget(object.UID)
-	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem}
+	facts := status.Facts{Now: r.clock.Now(), Generation: object.Generation, CheckpointFailed: problem, Broken: broken}
 	facts.State, _ = r.lastKnown(ctx, object)
+	facts.Held = r.isHeld(ctx, object)
 	if err := r.writeStatus(ctx, object, derivedFrom(facts)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -158,10 +161,27 @@ func (r *Reconciler) checkpointFailed(ctx context.Context, object *v1alpha1.Agen
 	return ctrl.Result{}, nil
 }
 
+// isHeld says whether the run has the finalizer that it gets before its first call that may
+// have an effect. A cache may not know yet.
+func (r *Reconciler) isHeld(ctx context.Context, object *v1alpha1.AgentRun) bool {
+	if controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerEffects) {
+		return true
+	}
+	fresh := &v1alpha1.AgentRun{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(object), fresh)
+	return err == nil && fresh.UID == object.UID && controllerutil.ContainsFinalizer(fresh, v1alpha1.FinalizerEffects)
+}
+
+// outcomesKnown says whether nothing that a run did is unknown, as far as status goes.
+func outcomesKnown(object *v1alpha1.AgentRun) bool {
+	return len(object.Status.UnknownEffects) == 0 &&
+		!meta.IsStatusConditionPresentAndEqual(object.Status.Conditions, v1alpha1.ConditionOutcomeUnknown, metav1.ConditionUnknown)
+}
+
 // expire deletes a finished run once its time to live has passed.
 func (r *Reconciler) expire(ctx context.Context, object *v1alpha1.AgentRun) (ctrl.Result, error) {
 	ttl, completed := object.Spec.TTLSecondsAfterFinished, object.Status.CompletionTime
-	if ttl == nil || completed == nil || len(object.Status.UnknownEffects) > 0 {
+	if ttl == nil || completed == nil || !outcomesKnown(object) {
 		// With the run its record of an unknown effect would go; settling it wakes the run.
 		return ctrl.Result{}, nil
 	}
