@@ -55,7 +55,31 @@ func settleLate(f Facts) Step {
 	if step, ok := settlement(f); ok {
 		return step
 	}
+	if f.Closed && f.State.Finished == nil {
+		if calls := doubted(f); len(calls) > 0 {
+			return commit(calls...)
+		}
+	}
 	return Step{Kind: Done}
+}
+
+// doubted calls those unknown that were under way when the run ended in status alone, and
+// of which a person says now what became of them.
+func doubted(f Facts) []journal.Payload {
+	var payloads []journal.Payload
+	if f.Verdicts.SettleBy == "" {
+		return nil
+	}
+	for _, call := range f.State.UnderWay() {
+		switch f.Verdicts.Settlements[call.Call.EffectKey] {
+		case journal.EffectCommitted, journal.EffectRejected:
+			payloads = append(payloads, journal.CallCompleted{
+				ID: call.Call.ID, Attempt: call.Attempt, Class: "unknown", Effect: journal.EffectUnknown,
+				Message: "the run ended before anybody knew whether the call took effect",
+			})
+		}
+	}
+	return payloads
 }
 
 // settlement turns the first settlement that fits an unknown effect into an event.

@@ -73,6 +73,9 @@ type Facts struct {
 	InFlight      map[string]bool
 	// Fetched are the artifacts that Fetch has asked for, by digest.
 	Fetched map[string]Fetched
+	// Closed is true for a run that has ended in status alone: its journal may be written
+	// again, but all that may still be recorded is what became of its effects.
+	Closed bool
 	// Throttled says, by call id, from when on the rate of its tool lets a call be sent.
 	// Calls that are not in it need not wait.
 	Throttled map[string]time.Time

@@ -13,7 +13,7 @@ import (
 // Next derives the next step. It is total: every state has a step.
 func Next(f Facts) Step {
 	s := f.State
-	if s.Finished != nil {
+	if s.Finished != nil || f.Closed {
 		return settleLate(f)
 	}
 	if step, lost := takeUp(f); lost {

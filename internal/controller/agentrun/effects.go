@@ -80,16 +80,21 @@ func (r *Reconciler) check(object *v1alpha1.AgentRun, s *session, unknown []jour
 }
 
 // settle ends what a finished run still holds. One whose effects are known needs no
-// finalizer; one that is being deleted is let go once they are, or nobody came.
+// finalizer; one that is being deleted is let go once they are, or nobody came. There is no
+// session for one whose journal can't be read.
 func (r *Reconciler) settle(ctx context.Context, object *v1alpha1.AgentRun, s *session) (ctrl.Result, error) {
 	deleted := object.DeletionTimestamp
-	if !controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerEffects) {
+	// The journal of a run that ended in status alone may not name what was under way then,
+	// or not take what was settled.
+	closed := s == nil || s.closed
+	unknown := len(object.Status.UnknownEffects)
+	if !closed {
+		unknown = len(s.draft.State.Unknown)
+	}
+	if !controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerEffects) || deleted.IsZero() && (closed || unknown > 0) {
 		return r.expire(ctx, object)
 	}
-	if unknown := len(s.draft.State.Unknown); unknown > 0 {
-		if deleted.IsZero() {
-			return r.expire(ctx, object)
-		}
+	if unknown > 0 {
 		if left := deleted.Add(r.deletionGrace).Sub(r.clock.Now()); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}

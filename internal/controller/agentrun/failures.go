@@ -17,18 +17,23 @@ import (
 
 // fail maps an error to what happens next.
 func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err error) (ctrl.Result, error) {
-	if unrecordable(object, err) {
+	if unrecordable(object, err) && (!endedInStatusAlone(object) || !settlementGiven(object)) {
 		if r.settledElsewhere(ctx, object) {
 			return r.letGoOfDeleted(ctx, object, nil)
 		}
 		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
 		return r.letGoOfDeleted(ctx, object, nil)
 	}
-	if problem, ok := corrupt(err); ok {
+	problem, broken := corrupt(err)
+	var refused *store.RefusedError
+	isRefused := errors.As(err, &refused)
+	if (broken || isRefused) && endedInStatusAlone(object) {
+		return r.settleInStatus(ctx, object, broken)
+	}
+	if broken {
 		return r.checkpointFailed(ctx, object, problem, true)
 	}
-	var refused *store.RefusedError
-	if errors.As(err, &refused) {
+	if isRefused {
 		return r.refused(ctx, object, refused)
 	}
 	var newer *journal.NewerError

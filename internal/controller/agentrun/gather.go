@@ -52,6 +52,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		Stirred:         r.memory.isStirred(s.uid),
 		ModelInFlight:   air.model,
 		InFlight:        air.calls,
+		Closed:          s.closed,
 		Throttled:       s.throttled,
 		Fetched:         s.fetched,
 	}

@@ -2,6 +2,8 @@ package agentrun
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 )
 
@@ -171,5 +175,167 @@ func TestALostJournalOfAHarmlessRun(t *testing.T) {
 	b.want(v1alpha1.ReasonCheckpointFailed, 0)
 	if c := b.outcome(); c.Status != metav1.ConditionFalse {
 		t.Errorf("OutcomeUnknown is %+v", c)
+	}
+}
+
+// settleAgain settles as people do who see the effects in status.
+func (b *bench) settleAgain() {
+	b.t.Helper()
+	b.told("")
+	settle(b, journal.EffectCommitted)
+	b.drive()
+	b.want(v1alpha1.ReasonCheckpointFailed, b.calls.Load())
+	status := b.object().Status
+	if len(status.UnknownEffects) != 0 {
+		b.t.Errorf("still unknown are %+v", status.UnknownEffects)
+	}
+	told := b.told("")
+	settled := slices.DeleteFunc(slices.Clone(told), func(event string) bool { return !strings.Contains(event, "EffectSettled") })
+	if len(settled) != 1 || !strings.Contains(settled[0], "dana") {
+		b.t.Errorf("told %q", told)
+	}
+	for _, event := range told {
+		if strings.Contains(event, "CheckpointFailed") || strings.Contains(event, "Cancelled") {
+			b.t.Errorf("a second ending is told: %s", event)
+		}
+	}
+	b.drive()
+	if again := b.told(""); len(again) != 0 {
+		b.t.Errorf("told once more: %q", again)
+	}
+}
+
+// expires checks that the time to live of the run applies.
+func (b *bench) expires() {
+	b.t.Helper()
+	b.change(func(object *v1alpha1.AgentRun) { object.Spec.TTLSecondsAfterFinished = ptr.To[int32](10) })
+	b.clock.Step(time.Minute)
+	b.drive()
+	if !b.gone() {
+		b.drive() // its finalizer keeps it for one more look
+	}
+	if !b.gone() {
+		b.t.Errorf("the run is still there: %+v", b.object().Status)
+	}
+}
+
+// neverEnds checks that the journal of a run that ended in status has no other ending.
+func (b *bench) neverEnds() {
+	b.t.Helper()
+	if n := b.count(journal.TypeFinished); n != 0 {
+		b.t.Errorf("%d endings are in the journal", n)
+	}
+}
+
+// TestALostJournalIsSettledInStatus checks that what people settle is taken where the
+// journal is gone, once.
+func TestALostJournalIsSettledInStatus(t *testing.T) {
+	b := doubtful(t)
+	b.loseJournal()
+	b.drive()
+	b.want(v1alpha1.ReasonCheckpointFailed, 1)
+	b.settleAgain()
+	if c := b.outcome(); c.Status != metav1.ConditionUnknown {
+		t.Errorf("OutcomeUnknown is %+v", c)
+	}
+	b.remove()
+	b.drive()
+	if told := b.told("EffectsAbandoned"); len(told) != 1 || !b.gone() {
+		t.Errorf("told %q, gone %v", told, b.gone())
+	}
+}
+
+// TestAJournalThatIsBackIsSettled checks that the settlement of a run that ended as
+// CheckpointFailed goes into its journal where that can be written again.
+func TestAJournalThatIsBackIsSettled(t *testing.T) {
+	b := doubtful(t)
+	whole := b.loseJournal()
+	b.drive()
+	b.want(v1alpha1.ReasonCheckpointFailed, 1)
+	if err := b.api.Create(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	b.settleAgain()
+	if by := b.settledBy(); len(by) != 1 || by[0] != journal.SourcePerson {
+		t.Errorf("settled by %v", by)
+	}
+	b.neverEnds()
+	if c := b.outcome(); c.Status != metav1.ConditionFalse {
+		t.Errorf("OutcomeUnknown is %+v", c)
+	}
+	b.expires()
+}
+
+// refusing is a run that has ended since the API server refused its journal while a call was
+// under way.
+func refusing(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, call(), final())
+	b.dispatched()
+	b.restart()
+	b.fault = func(*corev1.ConfigMap) fault {
+		return fault{err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "segment", errors.New("exceeded quota"))}
+	}
+	b.drive()
+	b.clock.Step(2 * time.Minute)
+	b.drive()
+	b.want(v1alpha1.ReasonCheckpointFailed, 0)
+	if n := len(b.object().Status.UnknownEffects); n != 1 {
+		t.Fatalf("%d unknown effects", n)
+	}
+	return b
+}
+
+// TestARefusedJournalIsSettled checks the same where the journal was refused: the call that
+// was under way is called unknown in it, and settled.
+func TestARefusedJournalIsSettled(t *testing.T) {
+	for name, heals := range map[string]bool{"it is written again": true, "it is still refused": false} {
+		t.Run(name, func(t *testing.T) {
+			b := refusing(t)
+			if heals {
+				b.fault = nil
+			}
+			b.settleAgain()
+			if by := b.settledBy(); len(by) == 1 != heals {
+				t.Errorf("settled by %v", by)
+			}
+			b.neverEnds()
+			if c := b.outcome(); c.Status != metav1.ConditionFalse {
+				t.Errorf("OutcomeUnknown is %+v", c)
+			}
+			b.fault = nil
+			b.expires()
+		})
+	}
+}
+
+// TestAnEndedRunIsDeleted checks that a run which ended in status alone, and whose journal
+// can be written again, gets no second ending when it is deleted, and waits for people.
+func TestAnEndedRunIsDeleted(t *testing.T) {
+	for name, settled := range map[string]bool{"somebody settles": true, "nobody settles": false} {
+		t.Run(name, func(t *testing.T) {
+			b := refusing(t)
+			b.fault = nil
+			b.remove()
+			b.clock.SetTime(b.object().DeletionTimestamp.Time)
+			b.drive()
+			if b.gone() {
+				t.Fatal("the run was let go at once")
+			}
+			b.neverEnds()
+			if settled {
+				b.told("")
+				settle(b, journal.EffectRejected)
+			} else {
+				b.clock.SetTime(b.object().DeletionTimestamp.Add(b.r.deletionGrace - 10*time.Second))
+				b.drive()
+				b.neverEnds()
+				b.clock.Step(time.Minute)
+			}
+			b.drive()
+			if told := b.told("EffectsAbandoned"); !b.gone() || (len(told) == 0) != settled {
+				t.Errorf("gone %v, told %q", b.gone(), told)
+			}
+		})
 	}
 }

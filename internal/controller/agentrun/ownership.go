@@ -113,7 +113,7 @@ func jitter(uid types.UID) time.Duration {
 // so nothing is taken from anybody without another one.
 func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
 	owner := s.draft.State.Owner
-	if owner == "" || owner == r.worker || s.draft.State.Finished != nil {
+	if owner == "" || owner == r.worker || s.draft.State.Finished != nil || s.closed {
 		return false, 0
 	}
 	if r.members.State(owner) == worker.Dead && (canary.Is(canary.LastLook) || r.members.Confirm(ctx, owner) == worker.Dead) {

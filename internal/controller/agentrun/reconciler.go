@@ -168,7 +168,7 @@ func nothingLeft(object *v1alpha1.AgentRun) bool {
 	case object.Status.CompletionTime == nil:
 		return false
 	default:
-		return endedInStatusAlone(object) || !settlementGiven(object) && (!held || len(object.Status.UnknownEffects) > 0)
+		return !settlementGiven(object) && (endedInStatusAlone(object) || !held || len(object.Status.UnknownEffects) > 0)
 	}
 }
 
@@ -363,7 +363,7 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 		}
 		return true, r.flush(ctx, object, s)
 	case run.Done:
-		return true, r.flush(ctx, object, s)
+		return true, r.letGo(ctx, object, s, "")
 	default:
 		return false, fmt.Errorf("step %q is not known", step.Kind)
 	}

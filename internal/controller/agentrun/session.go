@@ -47,6 +47,8 @@ type session struct {
 	// the others may, by id.
 	admitted  map[string]bool
 	throttled map[string]time.Time
+	// closed is true once the run has ended in status alone.
+	closed bool
 	// configuration is what resolving came to.
 	configuration *run.Configuration
 	// wish is what people want of the run.
@@ -64,9 +66,10 @@ type session struct {
 func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*session, error) {
 	// A journal that had not begun is read again: somebody else may have begun it.
 	if s := r.memory.session(object.UID); s != nil && s.draft.State.Events > 0 {
+		s.closed = s.closed || endedInStatusAlone(object)
 		return s, nil
 	}
-	log, records, err := r.loadWhole(ctx, object)
+	log, records, closed, err := r.loadWhole(ctx, object)
 	if err != nil || log == nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 		place := store.SegmentName(string(object.UID), log.Segments())
 		return nil, &store.CorruptError{Place: place, Problem: err.Error()}
 	}
-	s := &session{uid: object.UID, key: client.ObjectKeyFromObject(object), log: log, draft: journal.Draft{State: state}, mark: r.clock.Now()}
+	s := &session{uid: object.UID, key: client.ObjectKeyFromObject(object), log: log, draft: journal.Draft{State: state}, mark: r.clock.Now(), closed: closed}
 	r.memory.hold(s)
 	return s, nil
 }
@@ -84,31 +87,33 @@ func (r *Reconciler) open(ctx context.Context, object *v1alpha1.AgentRun) (*sess
 // that is gone. Status is read live, since a cache that lags behind would let a lost journal
 // pass for one that never began, and after the journal, or an end that is written, seen and
 // cut off while this worker reads would not be missed. A journal that is shorter than status
-// says has grown in between, or is not whole: reading it once more tells.
-func (r *Reconciler) loadWhole(ctx context.Context, object *v1alpha1.AgentRun) (*store.Log, []journal.Record, error) {
-	log, records, err := r.store.Load(ctx, object)
+// says has grown in between, or is not whole: reading it once more tells. Closed says
+// whether status alone has ended the run.
+func (r *Reconciler) loadWhole(ctx context.Context, object *v1alpha1.AgentRun) (log *store.Log, records []journal.Record, closed bool, err error) {
+	log, records, err = r.store.Load(ctx, object)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	mark := &v1alpha1.AgentRun{}
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), mark); err != nil {
-		return nil, nil, client.IgnoreNotFound(err)
+		return nil, nil, false, client.IgnoreNotFound(err)
 	}
 	if mark.UID != object.UID {
-		return nil, nil, nil
+		return nil, nil, false, nil
 	}
+	closed = endedInStatusAlone(mark)
 	if canary.Is(canary.StaleMark) {
 		mark = object
 	}
 	if known := mark.Status.Journal; known != nil && int64(len(records)) < known.Events {
 		if log, records, err = r.store.Load(ctx, object); err != nil {
-			return nil, nil, err
+			return nil, nil, false, err
 		}
 	}
 	if err := checkMark(mark, log, records); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	return log, records, nil
+	return log, records, closed, nil
 }
 
 // checkMark compares a journal with what status has seen of it: a chain shows what was

@@ -245,21 +245,3 @@ func readMap(text string) (map[string]string, bool) {
 	}
 	return values, false
 }
-
-// endedInStatusAlone says whether the journal does not know of the run's end.
-func endedInStatusAlone(object *v1alpha1.AgentRun) bool {
-	succeeded := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionSucceeded)
-	return succeeded != nil && succeeded.Reason == string(v1alpha1.ReasonCheckpointFailed)
-}
-
-// settlementGiven says whether a finished run has an unknown effect and somebody says
-// what became of it.
-func settlementGiven(object *v1alpha1.AgentRun) bool {
-	settlements, _ := readMap(object.Annotations[v1alpha1.AnnotationSettle])
-	for _, unknown := range object.Status.UnknownEffects {
-		if settlements[unknown.EffectKey] != "" {
-			return true
-		}
-	}
-	return false
-}
