@@ -264,8 +264,8 @@ func (s *State) noteUnknown(call *CallState, r Record) {
 	}
 	s.Unknown = append(s.Unknown, UnknownEffect{
 		CallID: call.Call.ID, EffectKey: call.Call.EffectKey, Tool: call.Call.Tool,
-		Reconcile: call.Call.Reconcile,
-		Since:     call.LastSent, NotedAt: r.Event.Time,
+		Reconcile: call.Call.Reconcile, MaxResultBytes: call.Call.MaxResultBytes,
+		Since: call.LastSent, NotedAt: r.Event.Time,
 	})
 }
 

@@ -102,7 +102,9 @@ type UnknownEffect struct {
 	Tool      string
 	// Reconcile is where it can be looked up, empty for nowhere.
 	Reconcile string
-	Since     time.Time
+	// MaxResultBytes bounds its result, 0 for the default.
+	MaxResultBytes int32
+	Since          time.Time
 	// NotedAt is when the journal said so.
 	NotedAt time.Time
 }

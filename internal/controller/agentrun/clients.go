@@ -113,7 +113,7 @@ func (c *Adapters) Effects(ctx context.Context, namespace string, policies []str
 	if err != nil {
 		return nil, err
 	}
-	return httptool.NewEffects(httptool.Options{URL: service.URL, Connection: reached})
+	return httptool.NewEffects(httptool.Options{URL: service.URL, Connection: reached}, effect.MaxResultBytes)
 }
 
 // Server implements Clients.

@@ -73,7 +73,7 @@ func (r *Reconciler) check(object *v1alpha1.AgentRun, s *session, unknown []jour
 			}
 			defer service.Close()
 			if found, err := service.Look(ctx, effect.EffectKey); err == nil {
-				landed.found = run.Found{State: string(found.State), Value: found.Result}
+				landed.found = run.Found{State: string(found.State), Value: found.Result, Truncated: found.Truncated}
 			}
 		})
 	}

@@ -28,23 +28,27 @@ const maxFoundBytes = 128 << 10
 // Found is what a service says became of an effect.
 type Found struct {
 	State tool.EffectState
-	// Result of a committed effect, where the service keeps it.
-	Result json.RawMessage
+	// Result of a committed effect, where the service keeps it. One that is longer than a
+	// result of its tool may be is cut, and says so in itself.
+	Result    json.RawMessage
+	Truncated bool
 }
 
 // Effects is a service that is asked what became of effects: GET <url>/<effect key>.
 type Effects struct {
 	base   *url.URL
 	client *transport.Client
+	bound  int
 }
 
-// NewEffects makes an Effects for a service. Options.Tools means nothing here.
-func NewEffects(o Options) (*Effects, error) {
+// NewEffects makes an Effects for a service that keeps results of at most maxResultBytes,
+// 0 for the default of tools. Options.Tools means nothing here.
+func NewEffects(o Options, maxResultBytes int32) (*Effects, error) {
 	server, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Effects{base: server.base, client: server.client}, nil
+	return &Effects{base: server.base, client: server.client, bound: transport.Bound(tool.Call{MaxResultBytes: maxResultBytes})}, nil
 }
 
 // Close closes connections that are kept for later look-ups.
@@ -72,10 +76,10 @@ func (e *Effects) Look(ctx context.Context, key string) (Found, error) {
 	if err != nil {
 		return Found{}, errors.New("the answer broke off")
 	}
-	return readFound(value)
+	return readFound(value, e.bound)
 }
 
-func readFound(value transport.Value) (Found, error) {
+func readFound(value transport.Value, bound int) (Found, error) {
 	object, err := strictjson.Object(value.JSON, strictjson.Limits{})
 	if err != nil || value.Truncated {
 		return Found{}, errors.New("the answer is not a JSON object of at most 128 KiB")
@@ -86,6 +90,9 @@ func readFound(value transport.Value) (Found, error) {
 	case tool.EffectCommitted:
 		if result, has := object["result"]; has {
 			found.Result = strictjson.Canonical(result)
+			if size := len(found.Result); size > bound {
+				found.Result, found.Truncated = transport.Beginning(found.Result, int64(size), bound).JSON, true
+			}
 		}
 		return found, nil
 	case tool.EffectRejected, EffectPending, EffectNotFound:
