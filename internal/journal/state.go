@@ -203,23 +203,7 @@ func (s *State) DecisionDue() bool {
 // EffectsOpen is true while some call that may have an effect is under way, or nobody
 // knows what became of it. The segment that records it must not go away meanwhile.
 func (s *State) EffectsOpen() bool {
-	if len(s.Unknown) > 0 {
-		return true
-	}
-	turn := s.OpenTurn()
-	if turn == nil {
-		return false
-	}
-	for i := range turn.Calls {
-		switch turn.Calls[i].Phase {
-		case PhaseDispatched, PhaseDeferred:
-			if turn.Calls[i].Call.Effect != ReadOnly {
-				return true
-			}
-		default:
-		}
-	}
-	return false
+	return len(s.Unknown) > 0 || len(s.UnderWay()) > 0
 }
 
 // UnderWay lists the calls that were sent, may have an effect, and have no outcome yet. One

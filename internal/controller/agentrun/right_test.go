@@ -23,11 +23,16 @@ func TestTheRightToSendLapses(t *testing.T) {
 		var since time.Duration
 		r := &Reconciler{boot: func() time.Duration { return time.Hour + since }, members: alone("w"), clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
 		mayLeave := r.rightToSend(time.Hour, effect)
-		if since = sendWindow; mayLeave() != nil {
+		// The contract says five seconds.
+		if since = 5 * time.Second; mayLeave() != nil {
 			t.Errorf("%s: refused inside the window", effect)
 		}
-		if since = sendWindow + time.Millisecond; (mayLeave() != nil) != lapses {
+		if since = 5*time.Second + time.Millisecond; (mayLeave() != nil) != lapses {
 			t.Errorf("%s: refused after the window: %v, want %v", effect, !lapses, lapses)
+		}
+		since, r.members = 0, absent{"w"}
+		if (mayLeave() != nil) != lapses {
+			t.Errorf("%s: refused without a lease: %v, want %v", effect, !lapses, lapses)
 		}
 	}
 }
