@@ -92,6 +92,10 @@ verify: ## Check that generated files are current and go.mod is tidy.
 kubernetes: ## Find, download or build etcd, kube-apiserver, kube-controller-manager and kubectl.
 	@hack/kubernetes/build.sh >/dev/null
 
+.PHONY: kubernetes-node
+kubernetes-node: ## The same, and kubelet and kube-scheduler, for a cluster that runs pods.
+	@hack/kubernetes/build.sh --node >/dev/null
+
 .PHONY: test
 test: kubernetes vet test-unit sim canaries test-integration ## Run all tests but test-replicas, which takes as long again.
 
@@ -108,7 +112,7 @@ test-unit: ## Run the tests that need no control plane.
 
 .PHONY: test-integration
 test-integration: kubernetes ## Run the tests against the real control plane.
-	go test -timeout 9m $(filter-out %/test/sim %/test/replicas $(TELLING),$(shell go list ./test/...))
+	go test -timeout 9m $(filter-out %/test/sim %/test/replicas %/test/e2e $(TELLING),$(shell go list ./test/...))
 	go test -timeout 9m -v $(TELLING) | grep -v '^=== '
 
 # Suites that say what they replayed or why they skip it.
@@ -153,6 +157,21 @@ FOCUS ?=
 test-replicas: kubernetes ## Kill, suspend and cut off several operators (PAWL_LONG=1: longer; FOCUS: some specs).
 	$(PRECEDENCE) go run github.com/onsi/ginkgo/v2/ginkgo --procs $(if $(FOCUS),1,2) --timeout $(if $(PAWL_LONG),90m,15m) \
 		--flake-attempts 2 --silence-skips --focus '$(FOCUS)' ./test/replicas
+
+# What the pods of the end-to-end suite run, and the command that takes its archive, whose path
+# is added, to the cluster's nodes.
+E2E_IMAGE ?= localhost/pawl-task:1
+E2E_IMPORT ?=
+
+.PHONY: e2e
+e2e: kubernetes ## Run Jobs on the cluster that KUBECONFIG names (E2E_IMPORT: how images get there, docs/jobs.md).
+	@[ -n "$$KUBECONFIG" ] || { echo "set KUBECONFIG to the cluster to use: Pawl is installed there, and its operator scaled to nothing" >&2; exit 2; }
+	@[ -n "$(E2E_IMPORT)" ] || { echo "set E2E_IMPORT to a command that takes an image archive to the nodes, such as 'kind load image-archive'" >&2; exit 2; }
+	@mkdir -p bin/e2e
+	go build -trimpath -ldflags '-s -w' -o bin/e2e/task ./test/e2e/task
+	go run ./hack/image $(E2E_IMAGE) bin/e2e/task > bin/e2e/task.tar
+	$(E2E_IMPORT) bin/e2e/task.tar
+	PAWL_E2E_IMAGE=$(E2E_IMAGE) go test -timeout 9m -count 1 -v ./test/e2e | grep -v '^=== '
 
 .PHONY: conformance
 conformance: ## Run the MCP conformance suite's client scenarios against the operator's MCP client (needs npm).

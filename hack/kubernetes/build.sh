@@ -3,12 +3,15 @@
 #
 #   etcd kube-apiserver kube-controller-manager kubectl
 #
+# With --node also what a node takes that runs pods, for `make e2e`: kubelet kube-scheduler
+#
 # Where each comes from, the first that has it:
-#   1. KUBEBUILDER_ASSETS, when it is set and holds all four;
+#   1. KUBEBUILDER_ASSETS, when it is set and holds all of them;
 #   2. bin/k8s/<versions>/ of this clone;
 #   3. the cache that all clones of a user share: PAWL_BIN_CACHE, by default
 #      ${XDG_CACHE_HOME:-$HOME/.cache}/pawl ("off" turns it off);
-#   4. setup-envtest's download (PAWL_ENVTEST=off skips it), which has no controller manager;
+#   4. setup-envtest's download (PAWL_ENVTEST=off skips it), which has no controller manager,
+#      kubelet or scheduler;
 #   5. a build from the Go modules pinned in go.mod beside this script.
 #
 # Progress goes to standard error, the folder to standard output. Two runs at once are
@@ -18,6 +21,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 programs=(etcd kubectl kube-apiserver kube-controller-manager)
+[[ ${1:-} != --node ]] || programs+=(kubelet kube-scheduler)
 
 say() { printf '%s\n' "kubernetes: $*" >&2; }
 
@@ -160,7 +164,7 @@ build() { # PROGRAM
   local package part start=$SECONDS total
   package=$(package_of "$1")
   part=$out/$1.part.$$
-  say "$1: building $package (all four take 6 to 15 minutes on two cores, once)"
+  say "$1: building $package (all together take 6 to 15 minutes on two cores, once)"
   total=$(cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go list -deps "$package" | wc -l)
   (cd "$here" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice -n 5 go build -v -p "${PAWL_BUILD_JOBS:-2}" \
     -buildvcs=false -ldflags "-s -w \

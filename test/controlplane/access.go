@@ -46,6 +46,27 @@ func Attach(dir string) (*Access, error) {
 	return a, nil
 }
 
+// Use returns access to the cluster that a kubeconfig names, as its user, with dir as the
+// work folder.
+func Use(dir, kubeconfig string) (*Access, error) {
+	binaries, err := Binaries()
+	if err != nil {
+		return nil, fmt.Errorf("using the cluster of %s: %w", kubeconfig, err)
+	}
+	a := &Access{dir: dir, binaries: binaries}
+	if a.admin, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return nil, fmt.Errorf("using the cluster of %s: %w", kubeconfig, err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "kubeconfigs"), 0o700); err != nil {
+		return nil, fmt.Errorf("using the cluster of %s: %w", kubeconfig, err)
+	}
+	content, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("using the cluster of %s: %w", kubeconfig, err)
+	}
+	return a, os.WriteFile(a.Kubeconfig(), content, 0o600)
+}
+
 // Dir returns the work folder.
 func (a *Access) Dir() string { return a.dir }
 

@@ -97,7 +97,7 @@ func Prepare(ctx context.Context, options Options) (_ *Environment, err error) {
 	}
 	e.server = httptest.NewServer(e.Tools)
 	e.ToolsURL = e.server.URL
-	if e.binary, err = buildOperator(ctx); err != nil {
+	if e.binary, err = BuildOperator(ctx); err != nil {
 		return nil, err
 	}
 	if e.config, err = plane.ServiceAccountConfig(ctx, Namespace, Account); err != nil {
@@ -186,8 +186,8 @@ var build struct {
 	err  error
 }
 
-// buildOperator builds the operator once a process.
-func buildOperator(ctx context.Context) (string, error) {
+// BuildOperator builds the operator, once a process, and returns the program's path.
+func BuildOperator(ctx context.Context) (string, error) {
 	build.once.Do(func() {
 		root, err := controlplane.Root()
 		if err != nil {

@@ -39,16 +39,32 @@ const (
 // World is a namespace with runs in it.
 type World struct {
 	Namespace string
-	env       *environment.Environment
+	on        Cluster
+}
+
+// Cluster is where runs are, and who moves them.
+type Cluster struct {
+	// Admin is a client that may do everything.
+	Admin client.Client
+	// Kubectl runs kubectl and returns what it prints.
+	Kubectl func(ctx context.Context, args ...string) (string, error)
+	// OperatorLog is the path of what the operator has logged.
+	OperatorLog string
 }
 
 // New makes a namespace. It goes with the control plane; when the spec fails, everything
 // about its runs is shown.
 func New(ctx context.Context, env *environment.Environment, prefix string) *World {
 	ginkgo.GinkgoHelper()
+	return On(ctx, Cluster{Admin: env.Admin, Kubectl: env.Plane.Kubectl, OperatorLog: env.OperatorLog()}, prefix)
+}
+
+// On is New for a cluster of any kind.
+func On(ctx context.Context, on Cluster, prefix string) *World {
+	ginkgo.GinkgoHelper()
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
-	gomega.Expect(env.Admin.Create(ctx, object)).To(gomega.Succeed())
-	w := &World{Namespace: object.Name, env: env}
+	gomega.Expect(on.Admin.Create(ctx, object)).To(gomega.Succeed())
+	w := &World{Namespace: object.Name, on: on}
 	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) {
 		if ginkgo.CurrentSpecReport().Failed() {
 			ginkgo.AddReportEntry("namespace "+w.Namespace, w.dump(ctx), ginkgo.ReportEntryVisibilityFailureOrVerbose)
@@ -74,7 +90,7 @@ func (w *World) Apply(ctx context.Context, text string, replacements ...string) 
 			continue
 		}
 		object.SetNamespace(w.Namespace)
-		strict := client.WithFieldValidation(w.env.Admin, metav1.FieldValidationStrict)
+		strict := client.WithFieldValidation(w.on.Admin, metav1.FieldValidationStrict)
 		gomega.Expect(strict.Create(ctx, object)).To(gomega.Succeed(), text)
 	}
 }
@@ -83,7 +99,7 @@ func (w *World) Apply(ctx context.Context, text string, replacements ...string) 
 func (w *World) Create(ctx context.Context, object client.Object) {
 	ginkgo.GinkgoHelper()
 	object.SetNamespace(w.Namespace)
-	gomega.Expect(w.env.Admin.Create(ctx, object)).To(gomega.Succeed())
+	gomega.Expect(w.on.Admin.Create(ctx, object)).To(gomega.Succeed())
 }
 
 func (w *World) key(name string) client.ObjectKey {
@@ -94,7 +110,7 @@ func (w *World) key(name string) client.ObjectKey {
 func (w *World) Get(ctx context.Context, name string) *v1alpha1.AgentRun {
 	ginkgo.GinkgoHelper()
 	run := &v1alpha1.AgentRun{}
-	gomega.Expect(w.env.Admin.Get(ctx, w.key(name), run)).To(gomega.Succeed())
+	gomega.Expect(w.on.Admin.Get(ctx, w.key(name), run)).To(gomega.Succeed())
 	return run
 }
 
@@ -118,7 +134,7 @@ func (w *World) AwaitWithin(ctx context.Context, limit time.Duration, name strin
 	ginkgo.GinkgoHelper()
 	run := &v1alpha1.AgentRun{}
 	gomega.Eventually(ctx, func() (string, error) {
-		if err := w.env.Admin.Get(ctx, w.key(name), run); err != nil {
+		if err := w.on.Admin.Get(ctx, w.key(name), run); err != nil {
 			return "", err
 		}
 		c := Succeeded(run)
@@ -135,7 +151,7 @@ func (w *World) AwaitEnd(ctx context.Context, name string) *v1alpha1.AgentRun {
 	ginkgo.GinkgoHelper()
 	run := &v1alpha1.AgentRun{}
 	gomega.Eventually(ctx, func(g gomega.Gomega) {
-		g.Expect(w.env.Admin.Get(ctx, w.key(name), run)).To(gomega.Succeed())
+		g.Expect(w.on.Admin.Get(ctx, w.key(name), run)).To(gomega.Succeed())
 		g.Expect(Succeeded(run).Status).NotTo(gomega.Equal(metav1.ConditionUnknown))
 	}).WithTimeout(patience).WithPolling(polling).Should(gomega.Succeed(), "run "+w.Namespace+"/"+name)
 	return run
@@ -166,14 +182,14 @@ func (w *World) patch(ctx context.Context, name string, change any) {
 	data, err := json.Marshal(change)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	run := &v1alpha1.AgentRun{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
-	gomega.Expect(w.env.Admin.Patch(ctx, run, client.RawPatch(types.MergePatchType, data))).To(gomega.Succeed())
+	gomega.Expect(w.on.Admin.Patch(ctx, run, client.RawPatch(types.MergePatchType, data))).To(gomega.Succeed())
 }
 
 // Journal reads a run's journal and folds it, which verifies its chain. Every call of a
 // closed turn has exactly one result.
 func (w *World) Journal(ctx context.Context, run *v1alpha1.AgentRun) ([]journal.Record, *journal.State) {
 	ginkgo.GinkgoHelper()
-	_, records, err := store.New(w.env.Admin, nil).Load(ctx, run)
+	_, records, err := store.New(w.on.Admin, nil).Load(ctx, run)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	state, err := journal.Fold(string(run.UID), records)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -212,17 +228,17 @@ func Events[P journal.Payload](records []journal.Record) []P {
 func (w *World) dump(ctx context.Context) string {
 	var text strings.Builder
 	list := &v1alpha1.AgentRunList{}
-	if err := w.env.Admin.List(ctx, list, client.InNamespace(w.Namespace)); err != nil {
+	if err := w.on.Admin.List(ctx, list, client.InNamespace(w.Namespace)); err != nil {
 		fmt.Fprintln(&text, err)
 	}
 	for i := range list.Items {
 		run := &list.Items[i]
-		shown, err := w.env.Plane.Kubectl(ctx, "get", "agentrun", run.Name, "--namespace", run.Namespace, "--output=yaml")
+		shown, err := w.on.Kubectl(ctx, "get", "agentrun", run.Name, "--namespace", run.Namespace, "--output=yaml")
 		if err != nil {
 			shown = err.Error()
 		}
 		fmt.Fprintf(&text, "---\n%s", shown)
-		_, records, err := store.New(w.env.Admin, nil).Load(ctx, run)
+		_, records, err := store.New(w.on.Admin, nil).Load(ctx, run)
 		for _, record := range records {
 			fmt.Fprintf(&text, "%s %d %s %.400s\n", record.Event.Time.Format("15:04:05.000"), record.Event.Seq, record.Event.Type, record.Event.Data)
 		}
@@ -231,7 +247,7 @@ func (w *World) dump(ctx context.Context) string {
 		}
 	}
 	const tail = 8 << 10
-	log, err := os.ReadFile(w.env.OperatorLog())
+	log, err := os.ReadFile(w.on.OperatorLog)
 	if err != nil {
 		fmt.Fprintln(&text, err)
 	}
