@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -208,19 +209,20 @@ func (r *Reconciler) wakeCallees(object *v1alpha1.AgentRun, state *journal.State
 		if t := record.Event.Type; t != journal.TypeCallCompleted && t != journal.TypeEffectReconciled {
 			continue
 		}
-		for i := range state.Transcript {
-			for c := range state.Transcript[i].Calls {
-				call := &state.Transcript[i].Calls[c]
-				if call.Call.Handle == "" || call.Phase != journal.PhaseDone {
-					continue
-				}
-				wakeups := &r.jobWakeups
-				if call.Call.Child != nil {
-					wakeups = &r.childWakeups
-				}
-				wakeups.wake(types.NamespacedName{Namespace: object.Namespace, Name: call.Call.Handle})
-			}
+		var about struct {
+			ID string `json:"id"`
 		}
-		return
+		if err := json.Unmarshal(record.Event.Data, &about); err != nil {
+			continue // written a moment ago
+		}
+		call := state.Call(about.ID)
+		if call == nil || call.Call.Handle == "" || call.Phase != journal.PhaseDone {
+			continue
+		}
+		wakeups := &r.jobWakeups
+		if call.Call.Child != nil {
+			wakeups = &r.childWakeups
+		}
+		wakeups.wake(types.NamespacedName{Namespace: object.Namespace, Name: call.Call.Handle})
 	}
 }

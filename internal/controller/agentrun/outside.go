@@ -25,6 +25,7 @@ const unasked = "nobody could be asked"
 // claim; whoever records an answer claims the run.
 func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry, calls []run.Sending) {
 	policies := policyNames(object)
+	cancelled := s.wish.desired == run.Cancelled
 	r.memory.calm(s.uid)
 	for _, sending := range calls {
 		if kind == recalls {
@@ -48,7 +49,8 @@ func (r *Reconciler) inquire(object *v1alpha1.AgentRun, s *session, kind inquiry
 				}
 				outside, request.Tool = declared, name
 			}
-			if kind == recalls {
+			// Children hear by themselves that the run above them was cancelled.
+			if kind == recalls && (sending.Call.Child == nil || !cancelled) {
 				// Whether it was heard shows in what the call comes to.
 				_ = outside.CancelDeferred(ctx, request, handle)
 			}
