@@ -19,8 +19,9 @@ const (
 	EffectNonIdempotent Effect = "NonIdempotent"
 )
 
-// Execution says whether calls of one batch may run at the same time.
-// +kubebuilder:validation:Enum=Parallel;Sequential
+// Execution says whether calls of one batch may run at the same time, and whether the
+// model waits for them.
+// +kubebuilder:validation:Enum=Parallel;Sequential;Background
 type Execution string
 
 const (
@@ -28,6 +29,9 @@ const (
 	ExecutionParallel Execution = "Parallel"
 	// ExecutionSequential runs the call alone.
 	ExecutionSequential Execution = "Sequential"
+	// ExecutionBackground runs the call alone until its service takes it and goes on by
+	// itself; then the model works on, and looks at the call with the built-in tool check.
+	ExecutionBackground Execution = "Background"
 )
 
 // BinaryContent says what becomes of content that is no text.
@@ -381,7 +385,10 @@ type ToolProperties struct {
 	// +default="NonIdempotent"
 	Effect Effect `json:"effect,omitempty"`
 
-	// execution inside a batch.
+	// execution inside a batch. Background makes a difference for calls that go on outside:
+	// Jobs, child runs, MCP tasks and HTTP tools that answer 202. The model is told at once
+	// that the call runs. What it came to it learns by the built-in tool check, at the latest
+	// when it answers: no run ends while its calls go on.
 	// +optional
 	// +default="Sequential"
 	Execution Execution `json:"execution,omitempty"`

@@ -35,6 +35,7 @@ const (
 	TypeApprovalDenied    Type = "ApprovalDenied"
 	TypeCallDispatched    Type = "CallDispatched"
 	TypeCallDeferred      Type = "CallDeferred"
+	TypeCallDetached      Type = "CallDetached"
 	TypeInputRequired     Type = "InputRequired"
 	TypeCallContinued     Type = "CallContinued"
 	TypeCallCompleted     Type = "CallCompleted"

@@ -100,6 +100,7 @@ var steps = map[Type]func(*State, Record) error{
 	TypeApprovalDenied:    step((*State).applyApprovalDenied),
 	TypeCallDispatched:    step((*State).applyCallDispatched),
 	TypeCallDeferred:      step((*State).applyCallDeferred),
+	TypeCallDetached:      step((*State).applyCallDetached),
 	TypeInputRequired:     step((*State).applyInputRequired),
 	TypeCallContinued:     step((*State).applyCallContinued),
 	TypeCallCompleted:     step((*State).applyCallCompleted),
@@ -259,7 +260,10 @@ func (s *State) applyTurnCompleted(_ Record, p TurnCompleted) error {
 	if !turn.AllDone() {
 		return fmt.Errorf("turn %d has calls without results", turn.Number)
 	}
-	turn.Completed = true
+	if err := s.report(p.Reported); err != nil {
+		return err
+	}
+	turn.Completed, turn.Reported = true, p.Reported
 	s.Open = false
 	if p.Failed {
 		s.FailuresInRow++
@@ -303,6 +307,9 @@ func (s *State) applyFinished(r Record, p Finished) error {
 	}
 	if turn := s.OpenTurn(); turn != nil && !turn.AllDone() {
 		return fmt.Errorf("turn %d has calls without results", turn.Number)
+	}
+	if handles := s.Handles(); len(handles) > 0 {
+		return fmt.Errorf("call %s goes on in the background", handles[0].Call.ID)
 	}
 	s.Finished, s.FinishedAt = &p, r.Event.Time
 	s.Owner, s.Waiting = "", ""

@@ -5,14 +5,14 @@ import "fmt"
 func (s *State) applyApprovalRequested(_ Record, p ApprovalRequested) error {
 	turn := s.OpenTurn()
 	switch {
-	case turn == nil:
-		return fmt.Errorf("no turn is open")
 	case s.Approval != nil || s.Question != nil:
 		return fmt.Errorf("people are asked something already")
 	case p.Digest == "":
 		return fmt.Errorf("the request has no digest")
 	case p.Continues != "":
-		return s.requestContinuation(turn, p)
+		return s.requestContinuation(p)
+	case turn == nil:
+		return fmt.Errorf("no turn is open")
 	case turn.Dispatched:
 		return fmt.Errorf("calls of turn %d were sent before", turn.Number)
 	}
@@ -22,8 +22,8 @@ func (s *State) applyApprovalRequested(_ Record, p ApprovalRequested) error {
 }
 
 // requestContinuation asks whether a call may go on with an answer.
-func (s *State) requestContinuation(turn *Turn, p ApprovalRequested) error {
-	call := turn.call(p.Continues)
+func (s *State) requestContinuation(p ApprovalRequested) error {
+	_, call := s.Live(p.Continues)
 	if call == nil || !call.Asks() || call.Input().Answer == nil {
 		return fmt.Errorf("call %s has no answer to go on with", p.Continues)
 	}
@@ -34,7 +34,8 @@ func (s *State) requestContinuation(turn *Turn, p ApprovalRequested) error {
 
 func (s *State) applyApprovalGranted(r Record, p ApprovalGranted) error {
 	turn := s.OpenTurn()
-	if turn == nil || s.Approval == nil || p.Digest != s.Approval.Digest {
+	continued := s.ContinuedCall()
+	if turn == nil && continued == nil || s.Approval == nil || p.Digest != s.Approval.Digest {
 		return fmt.Errorf("the approval names what is not pending")
 	}
 	if r.Event.By == "" {
@@ -45,8 +46,8 @@ func (s *State) applyApprovalGranted(r Record, p ApprovalGranted) error {
 			s.Intents = append(s.Intents, Intent{Tool: call.Tool, ArgumentsDigest: call.ArgumentsDigest, Approval: p.Digest})
 		}
 	}
-	if call := s.ContinuedCall(); call != nil {
-		call.Input().Gate, call.Input().Granted = GateGranted, s.Approval
+	if continued != nil {
+		continued.Input().Gate, continued.Input().Granted = GateGranted, s.Approval
 	} else {
 		turn.Gate, turn.Granted = GateGranted, s.Approval
 	}
@@ -55,12 +56,12 @@ func (s *State) applyApprovalGranted(r Record, p ApprovalGranted) error {
 }
 
 func (s *State) applyApprovalDenied(r Record, p ApprovalDenied) error {
+	if input := s.continuation(p.Digest); input != nil {
+		return s.denyContinuation(r, input, p)
+	}
 	turn := s.OpenTurn()
 	if turn == nil || p.Digest == "" {
 		return fmt.Errorf("no request for approval is open")
-	}
-	if input := turn.continuation(p.Digest, s.Approval); input != nil {
-		return s.denyContinuation(r, input, p)
 	}
 	granted := turn.Granted != nil && p.Digest == turn.Granted.Digest && !turn.Dispatched
 	pending := s.Approval != nil && p.Digest == s.Approval.Digest
@@ -93,14 +94,10 @@ func (s *State) refuse(turn *Turn) {
 }
 
 // continuation finds the input whose answer a digest is about.
-func (t *Turn) continuation(digest string, pending *ApprovalRequested) *CallInput {
-	for i := range t.Calls {
-		call := &t.Calls[i]
-		if !call.Asks() {
-			continue
-		}
+func (s *State) continuation(digest string) *CallInput {
+	for _, call := range s.calls((*CallState).Asks) {
 		input := call.Input()
-		asked := pending != nil && pending.Continues == call.Call.ID && pending.Digest == digest
+		asked := s.Approval != nil && s.Approval.Continues == call.Call.ID && s.Approval.Digest == digest
 		if asked || input.Granted != nil && input.Granted.Digest == digest {
 			return input
 		}
@@ -184,14 +181,10 @@ func (t *Turn) checkPermission(call Call) error {
 }
 
 func (s *State) applyCallDeferred(r Record, p CallDeferred) error {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return fmt.Errorf("no turn is open")
-	}
-	call := turn.call(p.ID)
+	_, call := s.Live(p.ID)
 	switch {
 	case call == nil:
-		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
+		return fmt.Errorf("no turn has call %s open", p.ID)
 	case call.Phase != PhaseDispatched && call.Phase != PhaseDeferred:
 		return fmt.Errorf("call %s was not under way", p.ID)
 	case p.Attempt != call.Attempt:
@@ -205,17 +198,17 @@ func (s *State) applyCallDeferred(r Record, p CallDeferred) error {
 }
 
 func (s *State) applyCallCompleted(r Record, p CallCompleted) error {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return fmt.Errorf("no turn is open")
-	}
-	call := turn.call(p.ID)
+	_, call := s.Live(p.ID)
 	if call == nil {
-		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
+		return fmt.Errorf("no turn has call %s open", p.ID)
 	}
 	if err := call.checkCompleted(p); err != nil {
 		return fmt.Errorf("call %s %w", p.ID, err)
 	}
+	if err := s.checkAbout(call, p); err != nil {
+		return fmt.Errorf("call %s %w", p.ID, err)
+	}
+	s.look(p)
 	s.noteArtifact(p.Artifact)
 	s.charge(call, p.Spent)
 	call.Last, call.EndedAt, call.Deferred = &p, r.Event.Time, nil
@@ -282,10 +275,8 @@ func (s *State) applyEffectReconciled(r Record, p EffectReconciled) error {
 		}
 		s.noteArtifact(p.Artifact)
 		s.Unknown = append(s.Unknown[:i:i], s.Unknown[i+1:]...)
-		if turn := s.OpenTurn(); turn != nil {
-			if call := turn.call(p.ID); call != nil && call.Phase == PhaseUnknown {
-				call.Settled = &p
-			}
+		if _, call := s.Live(p.ID); call != nil && call.Phase == PhaseUnknown {
+			call.Settled = &p
 		}
 		return nil
 	}
@@ -311,16 +302,16 @@ func (p EffectReconciled) checkSource(by string) error {
 }
 
 func (s *State) applyQuestionAsked(_ Record, p QuestionAsked) error {
-	turn := s.OpenTurn()
+	turn, call := s.Live(p.CallID)
 	switch {
-	case turn == nil || turn.call(p.CallID) == nil:
+	case call == nil:
 		return fmt.Errorf("no call asks it")
 	case s.Question != nil || s.Approval != nil:
 		return fmt.Errorf("people are asked something already")
 	case p.ID == "":
 		return fmt.Errorf("the question has no id")
 	}
-	if call := turn.call(p.CallID); turn.Decision.Kind == DecisionToolCalls {
+	if turn.Decision.Kind == DecisionToolCalls {
 		if !call.Asks() || call.Input().Question != "" {
 			return fmt.Errorf("call %s does not ask it", p.CallID)
 		}

@@ -28,9 +28,9 @@ func TestDeferredCalls(t *testing.T) {
 	}{
 		"before it was sent":   {begun(proposed(callOf("a", NonIdempotent, allowed))), deferredEntry("a", 0, "task"), "was not under way"},
 		"another attempt":      {sent, deferredEntry("a", 2, "task"), "has attempt 1, not 2"},
-		"another call":         {sent, deferredEntry("b", 1, "task"), "is not part of turn"},
+		"another call":         {sent, deferredEntry("b", 1, "task"), "no turn has call"},
 		"without a handle":     {sent, deferredEntry("a", 1, ""), "without a handle"},
-		"no turn":              {begun(), deferredEntry("a", 1, "task"), "no turn is open"},
+		"no turn":              {begun(), deferredEntry("a", 1, "task"), "no turn has call"},
 		"a second dispatch":    {waits, CallDispatched{Calls: []Dispatch{{ID: "a", Attempt: 2}}}, "is Deferred"},
 		"once it has a result": {append(waits[:5:5], ok("a", 1)), deferredEntry("a", 1, "task"), "was not under way"},
 	} {

@@ -3,14 +3,10 @@ package journal
 import "fmt"
 
 func (s *State) applyInputRequired(r Record, p InputRequired) error {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return fmt.Errorf("no turn is open")
-	}
-	call := turn.call(p.ID)
+	_, call := s.Live(p.ID)
 	switch {
 	case call == nil:
-		return fmt.Errorf("call %s is not part of turn %d", p.ID, turn.Number)
+		return fmt.Errorf("no turn has call %s open", p.ID)
 	case call.Phase != PhaseDispatched && call.Phase != PhaseDeferred:
 		return fmt.Errorf("call %s was not under way", p.ID)
 	case p.Attempt != call.Attempt:
@@ -28,11 +24,7 @@ func (s *State) applyInputRequired(r Record, p InputRequired) error {
 }
 
 func (s *State) applyCallContinued(r Record, p CallContinued) error {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return fmt.Errorf("no turn is open")
-	}
-	call := turn.call(p.ID)
+	turn, call := s.Live(p.ID)
 	if call == nil || !call.Asks() {
 		return fmt.Errorf("call %s does not wait for input", p.ID)
 	}
@@ -109,11 +101,10 @@ func (c *CallState) Asks() bool {
 // asking finds the input that people are being asked for, nil where the question is the
 // model's own.
 func (s *State) asking() *CallInput {
-	turn := s.OpenTurn()
-	if turn == nil || s.Question == nil {
+	if s.Question == nil {
 		return nil
 	}
-	call := turn.call(s.Question.CallID)
+	_, call := s.Live(s.Question.CallID)
 	if call == nil || call.Input() == nil || call.Input().Question != s.Question.ID {
 		return nil
 	}
@@ -126,17 +117,18 @@ func (s *State) AskingCall() *CallState {
 	if s.asking() == nil {
 		return nil
 	}
-	return s.OpenTurn().call(s.Question.CallID)
+	_, call := s.Live(s.Question.CallID)
+	return call
 }
 
 // ContinuedCall is the call that waits for leave to go on with an answer, nil where what is
 // pending is something else.
 func (s *State) ContinuedCall() *CallState {
-	turn := s.OpenTurn()
-	if turn == nil || s.Approval == nil || s.Approval.Continues == "" {
+	if s.Approval == nil || s.Approval.Continues == "" {
 		return nil
 	}
-	return turn.call(s.Approval.Continues)
+	_, call := s.Live(s.Approval.Continues)
+	return call
 }
 
 // withdraw takes back what people are asked about a call that has its result.

@@ -124,7 +124,7 @@ func TestRefusals(t *testing.T) {
 		"sent while people think":             {append(gated[:3:3], requested("d")), dispatched(1, "r"), "no approval"},
 		"sent after a denial":                 {append(gated[:3:3], requested("d"), ann(ApprovalDenied{Digest: "d"})), dispatched(1, "r"), "no approval"},
 		"a result of nothing":                 {begun(), ok("r", 0), "no turn"},
-		"a result of an unknown call":         {open, ok("x", 0), "not part"},
+		"a result of an unknown call":         {open, ok("x", 0), "no turn has call"},
 		"a second result":                     {append(open[:3:3], ok("r", 0)), ok("r", 0), "has its result"},
 		"a result of another attempt":         {sent, ok("a", 2), "has attempt 1"},
 		"an outcome of what was not sent":     {open, say(CallCompleted{ID: "r", Class: "transport", Retryable: true}), "not under way"},

@@ -191,6 +191,8 @@ type Call struct {
 	// Child is what the tool declares that the call's child run may spend, nil for calls
 	// that are none.
 	Child *Budget `json:"child,omitempty"`
+	// Background is true for a call that goes on in the background once it goes on outside.
+	Background bool `json:"background,omitempty"`
 	// Verdict of policy when the decision was made.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Invalid says why the call can't run; such a call has no verdict.
@@ -325,6 +327,9 @@ type CallCompleted struct {
 	Repeats int32 `json:"repeats,omitempty"`
 	// Spent is what the call's child run cost, said once of each.
 	Spent *Spent `json:"spent,omitempty"`
+	// Of is the id of the call in the background that this one looked at. Without a Value
+	// it gives that one's result.
+	Of string `json:"of,omitempty"`
 }
 
 // EffectReconciled settles a call whose effect was unknown.
@@ -382,6 +387,9 @@ type TurnCompleted struct {
 	Failed bool `json:"failed,omitempty"`
 	// Progress is the digest of the progress expression's value, where there is one.
 	Progress string `json:"progress,omitempty"`
+	// Reported are the ids of calls in the background of which the model is told what they
+	// came to, since it answered without having looked.
+	Reported []string `json:"reported,omitempty"`
 }
 
 // CallResult pairs a call with its result, both as digests.

@@ -138,6 +138,8 @@ type Turn struct {
 	Denied  *ApprovalDenied
 	// Answer is what a person answered to the turn's question.
 	Answer *QuestionAnswered
+	// Reported are the calls in the background of which the model is told after this turn.
+	Reported []string
 	// Dispatched is true once any call was sent.
 	Dispatched bool
 	Completed  bool
@@ -174,6 +176,11 @@ type CallState struct {
 	DeferredAt time.Time
 	// Inputs are what its service wanted to know, by round.
 	Inputs []CallInput
+	// Detached is true once the model works on while the call goes on: its result in its own
+	// turn is that it runs. Looks counts how often the model has looked at it since, Told is
+	// true once it has read what came of it.
+	Detached, Told bool
+	Looks          int32
 	// Last is the newest CallCompleted; with PhaseDone it is the result.
 	Last *CallCompleted
 	// Doubtful is true once some attempt may have taken effect without anybody
@@ -206,23 +213,15 @@ func (s *State) EffectsOpen() bool {
 	return len(s.Unknown) > 0 || len(s.UnderWay()) > 0
 }
 
-// UnderWay lists the calls that were sent, may have an effect, and have no outcome yet. One
-// whose next attempt is due belongs to them where an earlier one may have taken effect.
+// UnderWay lists the calls that were sent, may have an effect, and have no outcome yet, in
+// the background too. One whose next attempt is due belongs to them where an earlier one may
+// have taken effect.
 func (s *State) UnderWay() []*CallState {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return nil
-	}
-	var calls []*CallState
-	for i := range turn.Calls {
-		call := &turn.Calls[i]
-		out := call.Phase == PhaseDispatched || call.Phase == PhaseDeferred
-		waits := call.Phase == PhaseRetrying || call.Phase == PhaseInput
-		if call.Call.Effect != ReadOnly && (out || waits && call.Doubtful) {
-			calls = append(calls, call)
-		}
-	}
-	return calls
+	return s.calls(func(c *CallState) bool {
+		out := c.Phase == PhaseDispatched || c.Phase == PhaseDeferred
+		waits := c.Phase == PhaseRetrying || c.Phase == PhaseInput
+		return c.Call.Effect != ReadOnly && (out || waits && c.Doubtful)
+	})
 }
 
 // Parked is how long a run has worked without a worker by now: what goes on outside is
@@ -269,10 +268,10 @@ func (t *Turn) call(id string) *CallState {
 	return nil
 }
 
-// AllDone is true when every call has its result.
+// AllDone is true when every call has its result, which may be that it runs.
 func (t *Turn) AllDone() bool {
 	for i := range t.Calls {
-		if t.Calls[i].Phase != PhaseDone {
+		if t.Calls[i].Phase != PhaseDone && !t.Calls[i].Detached {
 			return false
 		}
 	}

@@ -40,7 +40,7 @@ func Project(state *journal.State) model.Request {
 	}
 	for i := range state.Transcript {
 		if int32(i) >= state.Context.Through {
-			request.Messages = appendTurn(request.Messages, &state.Transcript[i], showing(run))
+			request.Messages = appendTurn(request.Messages, &state.Transcript[i], showing(state))
 		}
 	}
 	return request
@@ -112,6 +112,9 @@ func appendTurn(messages []model.Message, turn *journal.Turn, limits show) []mod
 		}
 		if decision.Kind == journal.DecisionInvalid {
 			messages = append(messages, model.Message{Role: model.RoleUser, Text: decision.Problem})
+		}
+		if len(turn.Reported) > 0 {
+			messages = append(messages, model.Message{Role: model.RoleUser, Text: reportText(turn, limits)})
 		}
 		return messages
 	}

@@ -13,16 +13,21 @@ import (
 // the note that says so.
 const ReadResult = "read_result"
 
+// CheckCall is the built-in tool that looks at a call in the background.
+const CheckCall = "check"
+
 // show says how much of a result is shown.
 type show struct {
+	// find gives the call with an id, nil for none.
+	find  func(id string) *journal.CallState
 	limit int32
 	// readable is true where the model can ask for the rest.
 	readable bool
 }
 
-func showing(run *journal.RunStarted) show {
-	s := show{limit: run.MaxToolResultBytes}
-	for _, tool := range run.Tools {
+func showing(state *journal.State) show {
+	s := show{find: state.Call, limit: state.Run.MaxToolResultBytes}
+	for _, tool := range state.Run.Tools {
 		s.readable = s.readable || tool.Name == ReadResult
 	}
 	return s
@@ -30,17 +35,51 @@ func showing(run *journal.RunStarted) show {
 
 func resultMessage(call *journal.CallState, limits show) model.Message {
 	message := model.Message{Role: model.RoleTool, CallID: wireID(call.Call), Value: json.RawMessage("null")}
-	if result := call.Last; result != nil && result.Final && result.Class == classOK {
+	switch result := limits.shown(call).Last; {
+	case call.Detached:
+		message.Value = Running(call.Call.ID)
+	case result != nil && result.Final && result.Class == classOK:
 		message.Value = result.Value
-	} else {
+	default:
 		message.Failed = true
 	}
 	message.Text = resultText(call, limits)
 	return message
 }
 
-// resultText is a result as the model reads it.
+// Running is what the model reads of a call that goes on in the background.
+func Running(id string) json.RawMessage {
+	text, err := json.Marshal(struct {
+		Call  string `json:"call"`
+		State string `json:"state"`
+	}{id, "running"})
+	if err != nil {
+		return nil // two strings always encode
+	}
+	return text
+}
+
+// shown is the call whose result a call gives: its own, or that of the one it looked at.
+func (s show) shown(call *journal.CallState) *journal.CallState {
+	if result := call.Last; result != nil && result.Of != "" && len(result.Value) == 0 {
+		if about := s.find(result.Of); about != nil {
+			return about
+		}
+	}
+	return call
+}
+
+// resultText is a result as the model reads it. That of a call in the background stays
+// what it was, so that nothing that was said before changes.
 func resultText(call *journal.CallState, limits show) string {
+	if call.Detached {
+		return fmt.Sprintf("%s\n[it goes on in the background; %s with call %q gives its result]", Running(call.Call.ID), CheckCall, call.Call.ID)
+	}
+	return outcomeText(limits.shown(call), limits)
+}
+
+// outcomeText is what a call came to.
+func outcomeText(call *journal.CallState, limits show) string {
 	result := call.Last
 	var text string
 	switch {

@@ -23,7 +23,7 @@ func told(state *journal.State) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n\n[The conversation was shortened. You have made %d turns so far; what follows tells of them and is not part of the task.", c.Through)
-	if showing(state.Run).readable {
+	if showing(state).readable {
 		fmt.Fprintf(&b, " %s reads a result again that is given by its beginning.", ReadResult)
 	}
 	b.WriteString("]\n")
@@ -39,7 +39,7 @@ func told(state *journal.State) string {
 
 // tell writes turns from..through, whole from fullFrom on.
 func tell(b *strings.Builder, state *journal.State, from, through, fullFrom int32, preview int) {
-	limits := showing(state.Run)
+	limits := showing(state)
 	for i := range state.Transcript {
 		number, turn := int32(i)+1, &state.Transcript[i]
 		if number < from || number > through {
@@ -48,6 +48,9 @@ func tell(b *strings.Builder, state *journal.State, from, through, fullFrom int3
 		told := toldTurn{Turn: number, Said: turn.Decision.Text, Problem: turn.Decision.Problem}
 		for j := range turn.Calls {
 			told.Calls = append(told.Calls, tellCall(&turn.Calls[j], number >= fullFrom, limits, preview))
+		}
+		for _, id := range turn.Reported {
+			told.Ended = append(told.Ended, tellEnded(limits.find(id), limits))
 		}
 		b.WriteString(line(told))
 	}
@@ -59,6 +62,8 @@ type toldTurn struct {
 	Said    string     `json:"said,omitempty"`
 	Problem string     `json:"problem,omitempty"`
 	Calls   []toldCall `json:"calls,omitempty"`
+	// Ended are calls in the background that ended before the turn did.
+	Ended []toldCall `json:"ended,omitempty"`
 }
 
 type toldCall struct {
@@ -75,10 +80,11 @@ type toldCall struct {
 func tellCall(call *journal.CallState, whole bool, limits show, preview int) toldCall {
 	told := toldCall{ID: call.Call.ID, Tool: call.Call.Alias, Arguments: call.Call.Arguments}
 	text := resultText(call, limits)
-	if whole || len(text) <= preview {
+	if whole || len(text) <= preview || call.Detached {
 		told.Result = text
 		return told
 	}
+	call = limits.shown(call)
 	told.Arguments = begin(told.Arguments, max(preview, previewBytes))
 	told.Begins, told.Digest = text[:runeStart(text, preview)], strictjson.Digest(call.Last.Value)
 	told.Bytes = sizeOf(call.Last)
@@ -86,6 +92,21 @@ func tellCall(call *journal.CallState, whole bool, limits show, preview int) tol
 		told.Digest = call.Last.Artifact.Digest
 	}
 	return told
+}
+
+// tellEnded tells of a call in the background what it came to.
+func tellEnded(call *journal.CallState, limits show) toldCall {
+	return toldCall{ID: call.Call.ID, Tool: call.Call.Alias, Result: outcomeText(call, limits)}
+}
+
+// reportText tells the model, which has answered, what its calls in the background came to.
+// Each is one line of JSON, so that nothing that a tool said can pass for what Pawl says.
+func reportText(turn *journal.Turn, limits show) string {
+	text := "[Before this can count as your answer: calls in the background have ended, whose results you have not seen. They follow. Now answer, whole, or go on.]\n"
+	for _, id := range turn.Reported {
+		text += line(tellEnded(limits.find(id), limits))
+	}
+	return text
 }
 
 func begin(text string, limit int) string {

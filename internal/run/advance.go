@@ -12,8 +12,7 @@ import (
 func advance(f Facts, turn *journal.Turn) Step {
 	switch d := turn.Decision; d.Kind {
 	case journal.DecisionFinal:
-		answer := d.Text
-		return commit(journal.Finished{Reason: "Completed", Message: "the model gave an answer", Answer: &answer})
+		return answer(f, turn)
 	case journal.DecisionRefused:
 		return finish(f, "ModelRefused", "the model or its content filter refused to answer")
 	case journal.DecisionOverflow:
@@ -82,13 +81,19 @@ func batch(f Facts, turn *journal.Turn) Step {
 	if step, reads := readAgain(f, turn); reads {
 		return step
 	}
-	if step, waits := unsettled(f, turn); waits {
+	if step, checks := check(f, turn); checks {
+		return step
+	}
+	if step, waits := unsettled(f, callsOf(turn)); waits {
 		return step
 	}
 	if !turn.Dispatched {
 		if step, handled := gate(f, turn); handled {
 			return step
 		}
+	}
+	if step, detaches := detach(turn); detaches {
+		return step
 	}
 	if step, handled := inputs(f, turn); handled {
 		return step
@@ -105,11 +110,18 @@ func batch(f Facts, turn *journal.Turn) Step {
 	return send(f, turn)
 }
 
-// unsettled handles calls of which nobody knows whether they took effect.
-func unsettled(f Facts, turn *journal.Turn) (Step, bool) {
-	waiting := ""
+func callsOf(turn *journal.Turn) []*journal.CallState {
+	calls := make([]*journal.CallState, len(turn.Calls))
 	for i := range turn.Calls {
-		call := &turn.Calls[i]
+		calls[i] = &turn.Calls[i]
+	}
+	return calls
+}
+
+// unsettled handles calls of which nobody knows whether they took effect.
+func unsettled(f Facts, calls []*journal.CallState) (Step, bool) {
+	waiting := ""
+	for _, call := range calls {
 		if call.Phase != journal.PhaseUnknown {
 			continue
 		}
@@ -234,6 +246,9 @@ func send(f Facts, turn *journal.Turn) Step {
 	if step, waits := awaitPeople(f, turn); waits && !busy {
 		return step
 	}
+	if step, waits := awaitHandles(f); waits && !busy {
+		return step
+	}
 	return wait
 }
 
@@ -256,6 +271,9 @@ func lapses(turn *journal.Turn, call *journal.CallState) time.Time {
 func startable(f Facts, turn *journal.Turn) []*journal.CallState {
 	group, begin := currentGroup(turn)
 	held := map[string]bool{}
+	for _, handle := range f.State.Handles() {
+		held[handle.Call.ConflictKey] = true
+	}
 	var ready []*journal.CallState
 	for i, call := range group {
 		switch call.Phase {
@@ -270,7 +288,7 @@ func startable(f Facts, turn *journal.Turn) []*journal.CallState {
 		}
 	}
 	for _, call := range group {
-		if call.Phase != journal.PhasePrepared && call.Phase != journal.PhaseRetrying {
+		if call.Phase != journal.PhasePrepared && call.Phase != journal.PhaseRetrying || answeredHere(call.Call.Tool) {
 			continue
 		}
 		if key := call.Call.ConflictKey; key != "" {
@@ -295,7 +313,7 @@ func currentGroup(turn *journal.Turn) ([]*journal.CallState, int) {
 		open := false
 		for i := start; i < end; i++ {
 			group = append(group, &turn.Calls[i])
-			open = open || turn.Calls[i].Phase != journal.PhaseDone
+			open = open || turn.Calls[i].Phase != journal.PhaseDone && !turn.Calls[i].Detached
 		}
 		if open {
 			return group, start

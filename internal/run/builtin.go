@@ -171,7 +171,7 @@ func ArgumentBytes(text string) []byte {
 // legal and nobody else's, else one with the server's name, shortened and made unique
 // by a digest where it must be.
 func Aliases(names []string) map[string]string {
-	taken := map[string]bool{ToolAsk: true, ToolRequestApproval: true, ToolCannotContinue: true, prompt.ReadResult: true}
+	taken := map[string]bool{ToolAsk: true, ToolRequestApproval: true, ToolCannotContinue: true, prompt.ReadResult: true, prompt.CheckCall: true}
 	count := map[string]int{}
 	for _, name := range names {
 		count[shortAlias(name)]++

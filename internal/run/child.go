@@ -186,15 +186,10 @@ func windsUp(f Facts, call *journal.CallState) bool {
 // windUp waits, before a run ends, for the child runs that it has called off: what they
 // spent is known when they have ended.
 func windUp(f Facts) (Step, bool) {
-	turn := f.State.OpenTurn()
-	if turn == nil {
-		return Step{}, false
-	}
 	var due []Sending
 	until := time.Time{}
-	for i := range turn.Calls {
-		call := &turn.Calls[i]
-		if call.Phase != journal.PhaseDeferred || !windsUp(f, call) || f.Polling[call.Call.ID] {
+	for _, call := range f.State.Outside() {
+		if !windsUp(f, call) || f.Polling[call.Call.ID] {
 			continue
 		}
 		at := earliest(pollAt(f, call), f.Recalled[call.Call.ID].Add(windUpTime))
@@ -206,18 +201,17 @@ func windUp(f Facts) (Step, bool) {
 	if len(due) > 0 {
 		return Step{Kind: Poll, Calls: due}, true
 	}
-	return rest(journal.WaitingForTool, "the run is ending; the runs below it come to their end", until), !until.IsZero()
+	return rest(journal.WaitingForTool, unwinding, until), !until.IsZero()
 }
 
 // onlyUnwinding says whether nothing is under way but questions about child runs that were
 // called off.
 func onlyUnwinding(f Facts) bool {
-	turn := f.State.OpenTurn()
-	if turn == nil || f.ModelInFlight || len(f.InFlight) > 0 {
+	if f.ModelInFlight || len(f.InFlight) > 0 {
 		return false
 	}
-	for i := range turn.Calls {
-		if f.Polling[turn.Calls[i].Call.ID] && !windsUp(f, &turn.Calls[i]) {
+	for _, call := range f.State.Outside() {
+		if f.Polling[call.Call.ID] && !windsUp(f, call) {
 			return false
 		}
 	}

@@ -190,7 +190,7 @@ func decideCalls(f Facts, decision *journal.DecisionMade, calls []model.Call) {
 		if call.Invalid == "" {
 			valid++
 		}
-		if call.Verdict != nil && call.Verdict.Action != journal.ActionDeny && call.Tool != prompt.ReadResult {
+		if call.Verdict != nil && call.Verdict.Action != journal.ActionDeny && !answeredHere(call.Tool) {
 			counts[call.Tool]++
 			limitCalls(f, &call, counts[call.Tool])
 			limitDepth(f, &call)

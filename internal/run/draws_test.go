@@ -47,6 +47,9 @@ func anyRun(t *rapid.T) *journal.RunStarted {
 		if !r.HumanInput {
 			r.Tools = r.Tools[:len(sampleTools)]
 		}
+		if !chance(t, "noCheck", 4) {
+			r.Tools = append(r.Tools, CheckTool())
+		}
 		r.Model.MaxAttempts = 1 + int32(dice(t, "modelAttempts", 3))
 		r.Model.MaxOutputTokens = pick[int32](t, "maxOutputTokens", 1, 100, 4096)
 		r.MaxToolResultBytes = pick[int32](t, "maxToolResultBytes", 64, 16384)
@@ -93,7 +96,7 @@ func anyProperties(t *rapid.T, name string) v1alpha1.ToolProperties {
 	p := v1alpha1.ToolProperties{
 		Match:          []string{name},
 		Effect:         pick(t, "effect", v1alpha1.EffectReadOnly, v1alpha1.EffectIdempotent, v1alpha1.EffectNonIdempotent),
-		Execution:      pick(t, "execution", v1alpha1.ExecutionParallel, v1alpha1.ExecutionSequential),
+		Execution:      pick(t, "execution", v1alpha1.ExecutionParallel, v1alpha1.ExecutionSequential, v1alpha1.ExecutionBackground),
 		ConflictKey:    pick(t, "conflictKey", "", "args.k", "1 / 0"),
 		TimeoutSeconds: pick[int32](t, "timeout", 1, 30, 3600),
 		MaxCallsPerRun: pick[int32](t, "maxCalls", 0, 0, 2, 5),

@@ -5,22 +5,34 @@ import (
 	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
-// finish ends the run. Every call that is still open gets its one result first, so
-// that the transcript is valid whatever ended it.
+// finish ends the run, once its calls in the background are called off. Every call that is
+// still open gets its one result first, so that the transcript is valid whatever ended it.
 func finish(f Facts, reason, message string) Step {
+	if step, first := callOff(f); first {
+		return step
+	}
 	return commit(append(closeCalls(f), journal.Finished{Reason: reason, Message: message})...)
 }
 
 func closeCalls(f Facts) []journal.Payload {
+	payloads := closeHandles(f)
 	turn := f.State.OpenTurn()
 	if turn == nil {
-		return nil
+		return payloads
 	}
-	var payloads []journal.Payload
 	for i := range turn.Calls {
-		if call := &turn.Calls[i]; call.Phase != journal.PhaseDone {
+		if call := &turn.Calls[i]; call.Phase != journal.PhaseDone && !call.Detached {
 			payloads = append(payloads, closing(call))
 		}
+	}
+	return payloads
+}
+
+// closeHandles gives the calls in the background their results.
+func closeHandles(f Facts) []journal.Payload {
+	var payloads []journal.Payload
+	for _, call := range f.State.Handles() {
+		payloads = append(payloads, closing(call))
 	}
 	return payloads
 }

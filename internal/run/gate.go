@@ -18,7 +18,7 @@ func gate(f Facts, turn *journal.Turn) (Step, bool) {
 		return denied(f, turn.Granted, journal.ApprovalDenied{Reason: bounded(f.Verdicts.DenyReason, 1024)}, f.Verdicts.DenyBy), true
 	}
 	if turn.Gate == journal.GateDenied {
-		return commit(afterDenial(turn, *turn.Denied)...), true
+		return conclude(f, turn), true
 	}
 	if f.Policies == nil {
 		return rest("ConfigurationNotReady", f.PoliciesProblem, deadline(f)), true
@@ -42,7 +42,7 @@ func judge(f Facts, turn *journal.Turn) map[string]journal.Verdict {
 	verdicts := map[string]journal.Verdict{}
 	for i := range turn.Calls {
 		call := turn.Calls[i].Call
-		if turn.Calls[i].Phase != journal.PhasePrepared {
+		if turn.Calls[i].Phase != journal.PhasePrepared || answeredHere(call.Tool) {
 			continue
 		}
 		live := evaluate(f, call, turn.Number, i, len(turn.Calls))
@@ -105,7 +105,7 @@ func refuse(f Facts, turn *journal.Turn, verdicts map[string]journal.Verdict) (S
 func exhausted(f Facts, turn *journal.Turn) (Step, bool) {
 	s, open := f.State, int32(0)
 	for i := range turn.Calls {
-		if turn.Calls[i].Phase == journal.PhasePrepared {
+		if turn.Calls[i].Phase == journal.PhasePrepared && !answeredHere(turn.Calls[i].Call.Tool) {
 			open++
 		}
 	}
@@ -124,6 +124,9 @@ func exhausted(f Facts, turn *journal.Turn) (Step, bool) {
 func ask(f Facts, turn *journal.Turn, verdicts map[string]journal.Verdict) (Step, bool) {
 	if covered(f, turn, verdicts) {
 		return Step{}, false
+	}
+	if step, waits := alreadyAsked(f); waits {
+		return step, true
 	}
 	var calls []journal.PendingCall
 	var messages []string

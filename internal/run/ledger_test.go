@@ -209,6 +209,9 @@ func (l *ledger) settled(turn *journal.Turn) {
 	}
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
+		if call.Detached && call.Phase != journal.PhaseDone && l.w.state().Finished == nil && l.finals[call.Call.ID] == 0 {
+			continue // that it runs is its result in its turn
+		}
 		if call.Call.ID != turn.Decision.Calls[i].ID || call.Phase != journal.PhaseDone || call.Last == nil || !call.Last.Final || l.finals[call.Call.ID] != 1 {
 			l.w.t.Fatalf("call %s of turn %d does not have its one result: %+v", call.Call.ID, turn.Number, call)
 		}
@@ -242,6 +245,11 @@ func (l *ledger) send(f Facts, step Step) {
 		}
 		for _, other := range l.w.calls {
 			l.apart(sending.Call, other.Call)
+		}
+		for _, handle := range f.State.Handles() {
+			if key := sending.Call.ConflictKey; key != "" && key == handle.Call.ConflictKey {
+				l.w.t.Fatalf("call %s runs while %s goes on, which has the same conflict key", sending.Call.ID, handle.Call.ID)
+			}
 		}
 	}
 	if limit := f.State.Run.Limits.MaxToolCalls; int32(len(l.sent)) > limit {
@@ -320,7 +328,7 @@ func (l *ledger) apart(a, b journal.Call) {
 func (l *ledger) allowed(f Facts, turn *journal.Turn) {
 	for i := range turn.Calls {
 		call := turn.Calls[i].Call
-		if turn.Calls[i].Phase != journal.PhasePrepared {
+		if turn.Calls[i].Phase != journal.PhasePrepared || call.Tool == prompt.CheckCall {
 			continue
 		}
 		live := l.judge(f, call, i, len(turn.Calls))

@@ -11,7 +11,9 @@ import (
 )
 
 // Next derives the next step. It is total: every state has a step.
-func Next(f Facts) Step {
+func Next(f Facts) Step { return heed(f, next(f)) }
+
+func next(f Facts) Step {
 	s := f.State
 	if s.Finished != nil || f.Closed {
 		return settleLate(f)
@@ -28,7 +30,16 @@ func Next(f Facts) Step {
 	if f.ModelInFlight {
 		return await(f)
 	}
-	if step, handled := people(f); handled {
+	step, handled := people(f)
+	if handled && step.Kind != Rest {
+		return step
+	}
+	if f.Desired != Suspended {
+		if goesOn, handled := background(f); handled {
+			return goesOn
+		}
+	}
+	if handled {
 		return step
 	}
 	if step, handled := suspension(f); handled {
@@ -58,15 +69,21 @@ func ending(f Facts) (reason, message string, ok bool) {
 	return "", "", false
 }
 
+// What a run that ends waits for.
+const (
+	stopping  = "the run is ending; a call that may have an effect has up to 10 s to say what became of it"
+	unwinding = "the run is ending; the runs below it come to their end"
+)
+
 // stopOrFinish stops what is in flight first, so that its outcome is recorded.
 func stopOrFinish(f Facts, reason, message string) Step {
 	if onlyUnwinding(f) {
-		return Step{Kind: Await, Waiting: "Running", Message: "the run is ending; the runs below it come to their end"}
+		return Step{Kind: Await, Waiting: "Running", Message: unwinding}
 	}
 	if f.ModelInFlight || len(f.InFlight) > 0 || len(f.Polling) > 0 {
-		return Step{Kind: Stop, Waiting: "Running", Message: "the run is ending; a call that may have an effect has up to 10 s to say what became of it"}
+		return Step{Kind: Stop, Waiting: "Running", Message: stopping}
 	}
-	if calls := toRecall(f, f.State.OpenTurn()); len(calls) > 0 {
+	if calls := toRecall(f); len(calls) > 0 {
 		return Step{Kind: Recall, Calls: calls}
 	}
 	if step, waits := windUp(f); waits {

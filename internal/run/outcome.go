@@ -9,7 +9,6 @@ import (
 	"github.com/pawl-run/pawl/internal/canary"
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/journal"
-	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
 )
@@ -146,16 +145,8 @@ func backoff(attempt int32) time.Duration {
 }
 
 func openCall(s *journal.State, id string) *journal.CallState {
-	turn := s.OpenTurn()
-	if turn == nil {
-		return nil
-	}
-	for i := range turn.Calls {
-		if turn.Calls[i].Call.ID == id {
-			return &turn.Calls[i]
-		}
-	}
-	return nil
+	_, call := s.Live(id)
+	return call
 }
 
 // resultDigest covers what counts as the same result: class and value, less the
@@ -185,7 +176,7 @@ func repeatsOf(s *journal.State, plan, digest string) int32 {
 // complete closes a turn whose calls all have their results.
 func complete(f Facts, turn *journal.Turn) Step {
 	if turn.Denied != nil && turn.Denied.End {
-		return commit(afterDenial(turn, *turn.Denied)...)
+		return conclude(f, turn)
 	}
 	if denied := deniedInput(turn); denied != nil {
 		return afterDeniedInput(f, nil, *denied)
@@ -194,13 +185,20 @@ func complete(f Facts, turn *journal.Turn) Step {
 	var plans, results []string
 	for i := range turn.Calls {
 		call := &turn.Calls[i]
+		if call.Detached {
+			// That it was begun again and again shows, whatever it comes to.
+			event.Failed = false
+			plans, results = append(plans, call.Call.PlanDigest), append(results, call.Call.PlanDigest+" "+begun)
+			event.Calls = append(event.Calls, journal.CallResult{Plan: call.Call.PlanDigest, Result: begun})
+			continue
+		}
 		if call.Last.Class == "ok" {
 			event.Failed = false
 		}
 		if unavailable(call) {
 			return finish(f, "ToolUnavailable", fmt.Sprintf("%s is required and could not be used in %d attempts", call.Call.Tool, call.Attempt))
 		}
-		if call.Attempt == 0 && call.Call.Tool != prompt.ReadResult || call.Last.Class == string(tool.ClassThrottled) {
+		if call.Attempt == 0 && !answeredHere(call.Call.Tool) || call.Last.Class == string(tool.ClassThrottled) || stillRuns(call.Last) {
 			continue
 		}
 		plans = append(plans, call.Call.PlanDigest)
@@ -213,6 +211,9 @@ func complete(f Facts, turn *journal.Turn) Step {
 	}
 	return commit(event)
 }
+
+// begun stands for the result of a call in the background.
+const begun = "begun"
 
 // unavailable says whether a required tool could not be used.
 func unavailable(call *journal.CallState) bool {
@@ -233,24 +234,28 @@ func progress(s *journal.State, turn *journal.Turn) string {
 	if s.Run.Progress == nil {
 		return ""
 	}
-	value, err := measure(s.Run.Progress.Expression, turn)
+	value, err := measure(s, turn)
 	if err != nil {
 		return cmp.Or(s.Progress, strictjson.Digest([]byte("error")))
 	}
 	return strictjson.Digest(mustJSON(value))
 }
 
-func measure(text string, turn *journal.Turn) (any, error) {
-	program, err := expression.CompileProgress(text)
+func measure(s *journal.State, turn *journal.Turn) (any, error) {
+	program, err := expression.CompileProgress(s.Run.Progress.Expression)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]any, len(turn.Calls))
 	for i := range turn.Calls {
-		if turn.Calls[i].Last.Class != "ok" {
+		call := &turn.Calls[i]
+		if about := looked(s, call); about != nil {
+			call = about
+		}
+		if call.Detached && call == &turn.Calls[i] || call.Last.Class != "ok" {
 			continue
 		}
-		parsed, err := strictjson.Parse(turn.Calls[i].Last.Value, strictjson.Limits{})
+		parsed, err := strictjson.Parse(call.Last.Value, strictjson.Limits{})
 		if err != nil {
 			return nil, err
 		}

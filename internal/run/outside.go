@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/pawl-run/pawl/internal/canary"
@@ -58,31 +59,22 @@ func RecordAnswer(f Facts, id string, attempt int32, outcome tool.Outcome) (Entr
 // outside looks after the calls of a turn that go on outside. Nothing else of the turn can
 // start before they end. The run waits for them without a worker, unless it is busy.
 func outside(f Facts, turn *journal.Turn, wait Step, busy bool) (Step, bool) {
-	w := watch{until: wait.Until}
+	var calls []*journal.CallState
 	for i := range turn.Calls {
-		call := &turn.Calls[i]
-		if call.Phase == journal.PhaseDeferred && !call.Asks() && w.add(f, call) {
-			return commit(overdue(call)), true
+		if !turn.Calls[i].Detached {
+			calls = append(calls, &turn.Calls[i])
 		}
 	}
-	switch {
-	case w.tool == "":
-		return Step{}, false
-	case len(w.due) > 0:
-		return Step{Kind: Poll, Calls: w.due}, true
-	case len(w.late) > 0:
-		return Step{Kind: Recall, Calls: w.late}, true
-	case busy:
+	w := watchOver(f, calls)
+	if step, looks := w.look(); looks {
+		return step, true
+	}
+	w.until = earliest(w.until, wait.Until)
+	if w.tool != "" && busy {
 		wait.Until = w.until
 		return wait, true
-	case w.people != nil && !w.work:
-		// Nobody works on it: that time is not the run's.
-		return waitAnew(f, rest(w.people.Reason, w.people.message(), earliest(deadline(f), w.until))), true
-	case w.people != nil:
-		return waitAnew(f, rest(journal.WaitingForTool, w.people.message(), earliest(workDeadline(f), w.until))), true
-	default:
-		return waitAnew(f, rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on outside", w.tool), earliest(workDeadline(f), w.until))), true
 	}
+	return w.rest(f, "outside")
 }
 
 // watch is what the calls of a turn that go on outside need.
@@ -93,13 +85,55 @@ type watch struct {
 	due, late []Sending
 	// until is when the next of them needs something.
 	until time.Time
+	// overdue is one that is to be given up, nil for none.
+	overdue *journal.CallState
 	// people is set where one is a child run that waits for people, work where one does not.
 	people *ChildWait
 	work   bool
 }
 
-// add looks at one call, and says whether it is to be given up.
-func (w *watch) add(f Facts, call *journal.CallState) (givenUp bool) {
+// watchOver looks at those of some calls that go on outside and do not ask people.
+func watchOver(f Facts, calls []*journal.CallState) watch {
+	w := watch{}
+	for _, call := range calls {
+		if call.Phase == journal.PhaseDeferred && !call.Asks() {
+			w.add(f, call)
+		}
+	}
+	return w
+}
+
+// look asks about calls where it is time, and gives up those whose time is over.
+func (w *watch) look() (Step, bool) {
+	switch {
+	case w.overdue != nil:
+		return commit(overdue(w.overdue)), true
+	case len(w.due) > 0:
+		return Step{Kind: Poll, Calls: w.due}, true
+	case len(w.late) > 0:
+		return Step{Kind: Recall, Calls: w.late}, true
+	default:
+		return Step{}, false
+	}
+}
+
+// rest is the rest of a run that has nothing to do but wait for them, where they go on.
+func (w *watch) rest(f Facts, where string) (Step, bool) {
+	switch {
+	case w.tool == "":
+		return Step{}, false
+	case w.people != nil && !w.work:
+		// Nobody works on it: that time is not the run's.
+		return waitAnew(f, rest(w.people.Reason, w.people.message(), earliest(deadline(f), w.until))), true
+	case w.people != nil:
+		return waitAnew(f, rest(journal.WaitingForTool, w.people.message(), earliest(workDeadline(f), w.until))), true
+	default:
+		return waitAnew(f, rest(journal.WaitingForTool, fmt.Sprintf("a call of %s goes on %s", w.tool, where), earliest(workDeadline(f), w.until))), true
+	}
+}
+
+// add looks at one call.
+func (w *watch) add(f Facts, call *journal.CallState) {
 	w.tool = call.Call.Tool
 	if child, waiting := f.ChildWaits[call.Call.ID]; waiting {
 		w.people = &child
@@ -113,17 +147,33 @@ func (w *watch) add(f Facts, call *journal.CallState) (givenUp bool) {
 	case expired(f, call) && f.Recalled[call.Call.ID].IsZero():
 		w.late = append(w.late, inquiryInto(call))
 	case expired(f, call) && !windsUp(f, call):
-		return true
+		w.overdue = call
 	default:
 		w.until = earliest(w.until, at)
 	}
-	return false
 }
 
 // waitAnew marks a wait that counts as work where the one that the run was released for does
 // not, or the reverse.
 func waitAnew(f Facts, step Step) Step {
 	step.Anew = f.State.Owner == "" && (f.State.Waiting == journal.WaitingForTool) != (step.Waiting == journal.WaitingForTool)
+	return step
+}
+
+// LeaveAsking is what a run is to do, until a time, where somebody else asks about its calls
+// that go on outside.
+func LeaveAsking(f Facts, poll Step, until time.Time) Step {
+	asked := map[string]time.Time{}
+	maps.Copy(asked, f.Polled)
+	for _, sending := range poll.Calls {
+		asked[sending.Call.ID] = f.Now
+	}
+	f.Polled, f.Stirred = asked, false
+	step := Next(f)
+	if step.Kind != Rest {
+		step = rest(journal.WaitingForTool, "a call goes on outside", until)
+	}
+	step.Until, step.Anew = earliest(step.Until, until), false
 	return step
 }
 
@@ -174,13 +224,10 @@ func overdue(call *journal.CallState) journal.CallCompleted {
 }
 
 // toRecall lists the calls that go on outside and were not called off yet.
-func toRecall(f Facts, turn *journal.Turn) []Sending {
+func toRecall(f Facts) []Sending {
 	var calls []Sending
-	if turn == nil {
-		return nil
-	}
-	for i := range turn.Calls {
-		if call := &turn.Calls[i]; call.Phase == journal.PhaseDeferred && f.Recalled[call.Call.ID].IsZero() {
+	for _, call := range f.State.Outside() {
+		if f.Recalled[call.Call.ID].IsZero() {
 			calls = append(calls, inquiryInto(call))
 		}
 	}
@@ -189,14 +236,12 @@ func toRecall(f Facts, turn *journal.Turn) []Sending {
 
 // completion takes the result that somebody delivers of a call that goes on outside.
 func completion(f Facts) (Step, bool) {
-	turn := f.State.OpenTurn()
-	if turn == nil || f.Verdicts.CompleteBy == "" {
+	if f.Verdicts.CompleteBy == "" {
 		return Step{}, false
 	}
-	for i := range turn.Calls {
-		call := &turn.Calls[i]
+	for _, call := range f.State.Outside() {
 		value, given := f.Verdicts.Completions[call.Call.ID]
-		if call.Phase != journal.PhaseDeferred || !given || call.Call.Child != nil {
+		if !given || call.Call.Child != nil {
 			continue // a child run gives its own result
 		}
 		outcome := tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: value}

@@ -119,7 +119,10 @@ func denied(f Facts, a *journal.ApprovalRequested, event journal.ApprovalDenied,
 	if a.Continues != "" {
 		return commitBy(by, event)
 	}
-	return commitBy(by, event, afterDenial(f.State.OpenTurn(), event)...)
+	if _, first := callOff(f); first && event.End {
+		return commitBy(by, event)
+	}
+	return commitBy(by, event, afterDenial(f, f.State.OpenTurn(), event)...)
 }
 
 // deniedAs is a denial of what was asked, on its terms.
@@ -130,8 +133,11 @@ func deniedAs(a *journal.ApprovalRequested, event journal.ApprovalDenied) journa
 }
 
 // afterDenial gives each call a denied result and ends the run where the rule says so.
-func afterDenial(turn *journal.Turn, event journal.ApprovalDenied) []journal.Payload {
+func afterDenial(f Facts, turn *journal.Turn, event journal.ApprovalDenied) []journal.Payload {
 	payloads := refuseOpen(turn, denialText(event))
+	if event.End {
+		payloads = append(payloads, closeHandles(f)...)
+	}
 	switch {
 	case event.End && event.Expired:
 		payloads = append(payloads, journal.Finished{Reason: "ApprovalExpired", Message: "nobody answered the request for approval in time"})
@@ -155,7 +161,7 @@ func denialText(event journal.ApprovalDenied) string {
 func refuseOpen(turn *journal.Turn, message string) []journal.Payload {
 	var payloads []journal.Payload
 	for i := range turn.Calls {
-		if call := &turn.Calls[i]; call.Phase != journal.PhaseDone {
+		if call := &turn.Calls[i]; call.Phase != journal.PhaseDone && !call.Detached {
 			payloads = append(payloads, refused(call.Call, message))
 		}
 	}
@@ -204,10 +210,26 @@ func questionID(uid string, turn int32, seq int64) string {
 	return fmt.Sprintf("q-%d-%s", turn, hex.EncodeToString(sum[:4]))
 }
 
+// alreadyAsked is the rest of a run that has to ask people, who are asked something about a
+// call in the background: one thing at a time.
+func alreadyAsked(f Facts) (Step, bool) {
+	switch {
+	case f.State.Question != nil:
+		return restForAnswer(f), true
+	case f.State.Approval != nil:
+		return restForApproval(f), true
+	default:
+		return Step{}, false
+	}
+}
+
 // askQuestion puts the model's question before people.
 func askQuestion(f Facts, turn *journal.Turn) Step {
 	if turn.Answer != nil {
 		return commit(answeredResult(turn.Calls[0].Call.ID, turn.Answer.Text))
+	}
+	if step, waits := alreadyAsked(f); waits {
+		return step
 	}
 	return commit(journal.QuestionAsked{
 		ID: questionID(f.State.UID, turn.Number, f.State.Events+1), CallID: turn.Calls[0].Call.ID,
@@ -222,8 +244,11 @@ func askIntent(f Facts, turn *journal.Turn) Step {
 	case journal.GateGranted:
 		return commit(approvedResult(turn))
 	case journal.GateDenied:
-		return commit(afterDenial(turn, *turn.Denied)...)
+		return conclude(f, turn)
 	case journal.GateNone, journal.GatePending:
+	}
+	if step, waits := alreadyAsked(f); waits {
+		return step
 	}
 	for _, intent := range turn.Decision.Intents {
 		if f.State.Refused[intent.PlanDigest] {

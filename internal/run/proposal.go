@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/jsonschema"
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
@@ -35,7 +34,7 @@ func resolveCall(f Facts, call journal.Call, proposed model.Call, position, size
 		return call
 	}
 	call.PlanDigest = planDigest(call.Tool, arguments)
-	if call.Tool == prompt.ReadResult {
+	if answeredHere(call.Tool) {
 		call.Effect, call.Verdict = journal.ReadOnly, &journal.Verdict{Action: journal.ActionAllow}
 		return call
 	}
@@ -61,6 +60,7 @@ func freeze(f Facts, call *journal.Call, arguments map[string]any) {
 	p := f.Policies.Properties(call.Tool)
 	call.Effect = string(p.Effect)
 	call.Parallel = p.Execution == v1alpha1.ExecutionParallel
+	call.Background = p.Execution == v1alpha1.ExecutionBackground && mayDetach(f.State.Run)
 	call.TimeoutSeconds, call.MaxAttempts = p.TimeoutSeconds, p.MaxAttempts
 	call.KeyLifetimeSeconds, call.MaxResultBytes = p.IdempotencyKeyLifetimeSeconds, p.MaxResultBytes
 	call.Required, call.IncludeBinary, call.Redact = p.Required, p.IncludeBinary, p.Redact

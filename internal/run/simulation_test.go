@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
 	"github.com/pawl-run/pawl/internal/policy"
+	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 // world is a stage on which everything around a run does what it likes: the model,
@@ -206,6 +207,15 @@ func (w *world) reply() model.Reply {
 	if len(s.Intents) > 0 && !chance(w.rapid, "forgets", 4) {
 		reply.Decision = model.Decision{Kind: model.KindCalls}
 		reply.Decision.Calls = w.announced()
+		return reply
+	}
+	if handles := append(s.Handles(), s.Untold()...); len(handles) > 0 && reply.Decision.Kind == model.KindCalls && chance(w.rapid, "checks", 3) {
+		about := pick(w.rapid, "handle", handles...).Call.ID
+		look := model.Call{ID: w.freshID(), Alias: prompt.CheckCall, Arguments: fmt.Sprintf(`{"call":%q,"wait":%t}`, about, chance(w.rapid, "waits", 2))}
+		if chance(w.rapid, "checksAlone", 2) {
+			reply.Decision.Calls = nil
+		}
+		reply.Decision.Calls = append(reply.Decision.Calls, look)
 		return reply
 	}
 	if reply.Decision.Kind != model.KindCalls || len(s.Transcript) == 0 {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
-	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/run"
 )
 
@@ -142,13 +141,8 @@ const maxPendingChildren = 64
 // by the cache: what it shows decides nothing but where people look and whose time it is.
 func (r *Reconciler) observeChildren(ctx context.Context, object *v1alpha1.AgentRun, s *session) error {
 	s.childWaits, s.pendingChildren = nil, nil
-	turn := s.draft.State.OpenTurn()
-	if turn == nil {
-		return nil
-	}
-	for i := range turn.Calls {
-		call := &turn.Calls[i]
-		if call.Call.Child == nil || call.Phase != journal.PhaseDeferred {
+	for _, call := range s.draft.State.Outside() {
+		if call.Call.Child == nil {
 			continue
 		}
 		child := &v1alpha1.AgentRun{}

@@ -233,7 +233,7 @@ func (r *Reconciler) admitCalls(object *v1alpha1.AgentRun, s *session, rules rul
 	if !refused {
 		return step
 	}
-	step = r.hold(s, run.Next(r.facts(object, s, rules)))
+	step = r.next(object, s, rules)
 	if elsewhere && step.Kind == run.Await && r.flights.underWay(s.uid, s.settled).empty() {
 		r.memory.of(s.uid).passed = now.Add(lookInterval)
 		return run.HandOver(r.facts(object, s, rules), step.Message, now.Add(lookInterval+jitter(s.uid)))

@@ -272,7 +272,7 @@ func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *se
 	s.fetched = map[string]run.Fetched{}
 	defer func() { s.fetched = nil }()
 	for range maxSteps {
-		step, err := r.admit(ctx, object, s, rules, r.hold(s, run.Next(r.facts(object, s, rules))))
+		step, err := r.admit(ctx, object, s, rules, r.next(object, s, rules))
 		if err != nil {
 			return run.Step{}, err
 		}
@@ -304,15 +304,21 @@ func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *se
 	return run.Step{}, fmt.Errorf("no end after %d steps", maxSteps)
 }
 
+// next is the next step of a run, as far as this worker may take it.
+func (r *Reconciler) next(object *v1alpha1.AgentRun, s *session, rules rules) run.Step {
+	facts := r.facts(object, s, rules)
+	return r.hold(s, facts, run.Next(facts))
+}
+
 // hold keeps a worker from starting anything while it is not sure to be alive in the
 // eyes of others, and lets go of runs while it is on its way out.
-func (r *Reconciler) hold(s *session, step run.Step) run.Step {
+func (r *Reconciler) hold(s *session, facts run.Facts, step run.Step) run.Step {
 	starts := step.Kind == run.Resolve || step.Kind == run.AskModel || step.Kind == run.Send
 	waits := starts || step.Kind == run.Await
 	switch {
-	case step.Kind == run.Poll && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
+	case step.Kind == run.Poll && s.draft.State.Owner != r.worker && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
 		// Every replica sees that it is time; one of them asks.
-		return run.Step{Kind: run.Rest, Waiting: journal.WaitingForTool, Message: "a call goes on outside", Until: r.clock.Now().Add(lookInterval)}
+		return run.LeaveAsking(facts, step, r.clock.Now().Add(lookInterval))
 	case step.Anew && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
 		step.Anew = false // likewise one of them records it
 		return step

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,6 +109,9 @@ func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, m
 	started.Tools = tools
 	if len(tools) > 0 {
 		started.Tools = append(started.Tools, run.ReadTool())
+		if inBackground(rules.set, tools) {
+			started.Tools = append(started.Tools, run.CheckTool())
+		}
 	}
 	if started.HumanInput {
 		started.Tools = append(started.Tools, run.BuiltInTools()...)
@@ -116,6 +120,13 @@ func (r *Reconciler) configure(ctx context.Context, object *v1alpha1.AgentRun, m
 		return &run.Configuration{Invalid: fmt.Sprintf("prompt, systemPrompt and the tools' descriptions and schemas have %d bytes together as JSON, more than %d: make them shorter, or refer to fewer servers", size, maxStartedBytes)}
 	}
 	return &run.Configuration{Started: started}
+}
+
+// inBackground says whether calls of some tool go on in the background.
+func inBackground(rules *policy.Set, tools []journal.Tool) bool {
+	return slices.ContainsFunc(tools, func(t journal.Tool) bool {
+		return rules.Properties(t.Name).Execution == v1alpha1.ExecutionBackground
+	})
 }
 
 // maxStartedBytes bounds the event that freezes all this, escapes included.
