@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -56,7 +57,7 @@ var wiresUnderTest = []wireUnderTest{
 //	act     NonIdempotent
 //	pay     NonIdempotent, a person decides
 //	erase   denied
-var toolNames = []string{"read", "put", "act", "pay", "erase"}
+var toolNames = []string{"read", "put", "act", "pay", "erase", "render"}
 
 const toolSchema = `{"type":"object","properties":{"k":{"type":"string"},"n":{"type":"number"}},"additionalProperties":false}`
 
@@ -73,6 +74,7 @@ func rules(t *testing.T) *policy.Set {
 		Tools: []v1alpha1.ToolProperties{
 			{Match: []string{"s.read"}, Effect: v1alpha1.EffectReadOnly, Execution: v1alpha1.ExecutionParallel, MaxAttempts: 3},
 			{Match: []string{"s.put"}, Effect: v1alpha1.EffectIdempotent, MaxAttempts: 3, IdempotencyKeyLifetimeSeconds: 3600},
+			{Match: []string{"s.render"}, Execution: v1alpha1.ExecutionBackground, TimeoutSeconds: 600},
 		},
 		Rules: []v1alpha1.ToolRule{
 			{Name: "never", Match: []string{"s.erase"}, Action: v1alpha1.ActionDeny},
@@ -114,7 +116,7 @@ func started(w wireUnderTest, contextTokens int64) *journal.RunStarted {
 			Digest: tool.Definition{Description: description, InputSchema: json.RawMessage(toolSchema)}.Digest(name),
 		})
 	}
-	s.Tools = append(append(s.Tools, run.BuiltInTools()...), run.ReadTool())
+	s.Tools = append(append(s.Tools, run.BuiltInTools()...), run.ReadTool(), run.CheckTool())
 	return s
 }
 
@@ -122,6 +124,7 @@ func started(w wireUnderTest, contextTokens int64) *journal.RunStarted {
 var (
 	fine      = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(`{"total":12.50}`)}
 	large     = tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: json.RawMessage(`"` + strings.Repeat("all work ", 400) + `"`)}
+	goesOn    = tool.Outcome{Class: tool.ClassDeferred, Deferred: &tool.Deferred{Handle: "https://s.internal/1", PollAfter: 5 * time.Minute}}
 	notSent   = tool.Outcome{Class: tool.ClassTransport, Effect: tool.EffectRejected, Retryable: true, Message: "not sent"}
 	timedOut  = tool.Outcome{Class: tool.ClassTimeout, Effect: tool.EffectUnknown, Retryable: true, Message: "no answer in time"}
 	turnedOff = tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected, Message: "the service refused"}

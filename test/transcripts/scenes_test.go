@@ -38,6 +38,27 @@ func lands(alias string, outcome tool.Outcome) act {
 	return func(s *stage, _ run.Step) { s.land(alias, outcome) }
 }
 
+// learns ends the call of render that goes on outside.
+func learns(outcome tool.Outcome) act {
+	return func(s *stage, _ run.Step) { s.learn("render", outcome) }
+}
+
+// looks has the model look at the first call in the background, with more arguments.
+func looks(more string) act {
+	return func(s *stage, _ run.Step) {
+		about := append(s.state().Handles(), s.state().Untold()...)
+		if len(about) == 0 {
+			s.t.Fatal("nothing is in the background")
+		}
+		s.server.Enqueue(proposes(call("check", fmt.Sprintf(`{"call":%q%s}`, about[0].Call.ID, more))))
+	}
+}
+
+// says has the model say one thing more.
+func says(reply fakemodel.Answer) act {
+	return func(s *stage, _ run.Step) { s.server.Enqueue(reply) }
+}
+
 func restarts(s *stage, _ run.Step) { s.restart() }
 
 func cancels(s *stage, _ run.Step) { s.facts.Desired = run.Cancelled }
@@ -92,6 +113,7 @@ var (
 	writes = proposes(call("put", `{"n":1}`))
 	takes  = proposes(call("act", `{"n":1}`))
 	pays   = proposes(call("pay", `{"n":1}`))
+	render = proposes(call("render", `{"n":1}`))
 	three  = proposes(call("read", `{"k":"a"}`), call("act", `{"n":1}`), call("read", `{"k":"b"}`))
 )
 
@@ -148,12 +170,25 @@ func scenes() map[string]scene {
 		"an empty reply":                            {replies: replies(fakemodel.Text("")), told: "empty"},
 		"a batch that was cut off":                  {replies: replies(cutBatch), told: "cut off"},
 		"a pause":                                   {replies: replies(fakemodel.Thinking(fakemodel.Paused("Let me"), "Hm."), reads), acts: []act{lands("read", fine)}, results: []string{"12.50"}, pauses: true},
+		"in the background, waited for":             {replies: replies(render), acts: []act{lands("render", goesOn), looks(`,"wait":true`), learns(fine)}, results: []string{"running", "12.50"}},
+		"in the background, looked at twice":        {replies: replies(render), acts: []act{lands("render", goesOn), looks(``), learns(fine), looks(``)}, results: []string{"running", "running", "12.50"}},
+		"in the background, refused":                {replies: replies(render), acts: []act{lands("render", goesOn), looks(`,"wait":true`), learns(turnedOff)}, results: []string{"running", "rejected"}},
+		"in the background, after a crash":          {replies: replies(render), acts: []act{lands("render", goesOn), restarts, looks(`,"wait":true`), restarts, learns(fine)}, results: []string{"running", "12.50"}},
+		"in the background, beside another": {
+			replies: replies(proposes(call("render", `{}`), call("read", `{}`))), acts: []act{lands("render", goesOn), lands("read", fine), looks(`,"wait":true`), learns(toolError)},
+			results: []string{"running", "12.50", "no such order"},
+		},
+		"in the background, cancelled": {replies: replies(render), acts: []act{lands("render", goesOn), cancels, learns(turnedOff)}, results: []string{"running"}},
+		"in the background when the model answers": {
+			replies: replies(render), acts: []act{lands("render", goesOn), says(fakemodel.Thinking(fakemodel.Text("All done."), "Hm.")), learns(fine)},
+			results: []string{"running"}, told: "12.50",
+		},
 		"results that were reduced": {
 			replies: many(5), acts: manyLarge(5), contextTokens: 4000, shortened: 4, results: []string{"all work"},
 		},
 		"turns that were summarised": {
 			replies: append(many(10), fakemodel.Text("All is well so far."), reads), acts: append(manyLarge(10), lands("read", fine)),
-			contextTokens: 2200, shortened: 10, summarised: 9, results: []string{"12.50"},
+			contextTokens: 2400, shortened: 10, summarised: 9, results: []string{"12.50"},
 		},
 		"everything, one after the other": {
 			replies: replies(reads, proposes(call("erase", `{}`)), three, pays, proposes(call("ask", `{"question":"Go on?"}`)), proposes(call("read", `{"k":"c"}`))),

@@ -201,6 +201,23 @@ func (s *stage) land(alias string, outcome tool.Outcome) {
 	s.t.Fatalf("no call of %s is in the air", alias)
 }
 
+// learn ends the first call of a tool that goes on outside.
+func (s *stage) learn(alias string, outcome tool.Outcome) {
+	s.t.Helper()
+	for _, call := range s.state().Outside() {
+		if call.Call.Alias != alias {
+			continue
+		}
+		entry, wanted := run.RecordAnswer(s.look(), call.Call.ID, call.Attempt, outcome)
+		if !wanted {
+			s.t.Fatalf("what became of %s is not wanted", alias)
+		}
+		s.add(entry)
+		return
+	}
+	s.t.Fatalf("no call of %s goes on outside", alias)
+}
+
 // restart loses everything that is not in the journal.
 func (s *stage) restart() {
 	s.t.Helper()
