@@ -20,7 +20,8 @@ func (s *State) applyModelFailed(r Record, p ModelFailed) error {
 	s.ModelFailure, s.FailedAt = &p, r.Event.Time
 	s.Usage = s.Usage.Add(p.Usage)
 	if p.TooLong > 0 {
-		s.TooLong = p.TooLong
+		// What is asked next is another request, and no repetition of this one.
+		s.TooLong, s.ModelAttempts = p.TooLong, 0
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ type State struct {
 	ArtifactBytes int64
 	Artifacts     map[string]bool
 
-	// ModelAttempts counts the requests lost or failed since the last decision;
+	// ModelAttempts counts the requests lost or failed since the last decision, and since
+	// the last that was too long;
 	// ModelFailure is the newest of them and FailedAt its time.
 	ModelAttempts int32
 	ModelFailure  *ModelFailed

@@ -16,6 +16,7 @@ func advance(f Facts, turn *journal.Turn) Step {
 	case journal.DecisionRefused:
 		return finish(f, "ModelRefused", "the model or its content filter refused to answer")
 	case journal.DecisionOverflow:
+		// Of a journal from before such a reply became ModelFailed.
 		return finish(f, "ContextOverflow", "the conversation is longer than the model accepts")
 	case journal.DecisionPaused:
 		return commit(journal.TurnCompleted{})

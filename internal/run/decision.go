@@ -62,6 +62,9 @@ func (a Asked) lowered() int32 {
 // passes type, schema and policy here can ever be sent.
 func RecordReply(f Facts, asked Asked, reply model.Reply) Entry {
 	d := normalise(reply)
+	if d.Kind == model.KindOverflow {
+		return recordOverflow(f, asked, reply)
+	}
 	entry := recordDecision(f, asked, reply, d)
 	if len(mustJSON(entry.Payload))+len(entry.Part) > maxDecisionBytes {
 		entry = recordDecision(f, asked, reply, tooLarge)
@@ -133,8 +136,6 @@ func recordDecision(f Facts, asked Asked, reply model.Reply, d model.Decision) E
 		decideCalls(f, &decision, d.Calls)
 	case model.KindRefused:
 		decision.Kind, decision.Text, part = journal.DecisionRefused, d.Text, nil
-	case model.KindOverflow:
-		decision.Kind, part = journal.DecisionOverflow, nil
 	case model.KindPaused:
 		decision.Kind, decision.Text = journal.DecisionPaused, d.Text
 	default:

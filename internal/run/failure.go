@@ -22,6 +22,15 @@ func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
 	return Entry{Payload: event}
 }
 
+// recordOverflow turns a reply that says that the request left it no room into an event: it
+// is no decision, and the next request is about a shorter conversation.
+func recordOverflow(f Facts, asked Asked, reply model.Reply) Entry {
+	return Entry{Payload: journal.ModelFailed{
+		Attempt: f.State.ModelAttempts + 1, Class: string(model.ClassOverflow), Code: "context_exceeded",
+		DurationMillis: asked.Duration.Milliseconds(), Usage: charge(asked.Request, reply), TooLong: inputTokens(f.State, asked.Request),
+	}}
+}
+
 // chargeFailure is the usage to book for a request that brought no decision: what the
 // provider reported, else an estimate for all that was sent and not certainly refused.
 func chargeFailure(s *journal.State, request model.Request, failure *model.Error) journal.Usage {
@@ -66,11 +75,9 @@ func afterFailure(f Facts) (Step, bool) {
 	if failure := s.ModelFailure; failure != nil {
 		switch model.Class(failure.Class) {
 		case model.ClassOverflow:
-			// The decision that follows shortens the conversation, or ends the run.
-			if s.ModelAttempts < limit {
-				return Step{}, false
-			}
-			return finish(f, "ContextOverflow", "the conversation is longer than the model accepts"), true
+			// The decision that follows shortens the conversation, or ends the run. The same
+			// request is never repeated, so that attempts do not count.
+			return Step{}, false
 		case model.ClassRequest:
 			limit = 1
 		case model.ClassUnauthorized, model.ClassQuota:

@@ -79,15 +79,19 @@ func reduce(s *journal.State, limit int64) (journal.ContextReduced, bool) {
 }
 
 // RecordSummary turns the reply to a request for a summary into an event. Only an answer
-// in words is one.
+// in words is one; a request that left it no room is followed by a shorter one.
 func RecordSummary(f Facts, asked Asked, reply model.Reply) Entry {
+	d := normalise(reply)
+	if d.Kind == model.KindOverflow {
+		return recordOverflow(f, asked, reply)
+	}
 	event := journal.ContextSummarised{
 		Through: asked.Through, StopReason: bounded(reply.StopReason, 64), RequestID: bounded(reply.RequestID, 128),
 		Usage: charge(asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
 		DurationMillis: asked.Duration.Round(time.Millisecond).Milliseconds(),
 		RequestDigest:  prompt.Digest(asked.Request), Projection: max(f.State.Run.Projection, 1), MaxOutputTokens: asked.lowered(),
 	}
-	if d := normalise(reply); d.Kind == model.KindFinal {
+	if d.Kind == model.KindFinal {
 		event.Text = bounded(d.Text, prompt.MaxSummaryBytes)
 	}
 	return Entry{Payload: event}

@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -186,14 +187,69 @@ func TestSummariesThatAreNone(t *testing.T) {
 
 func TestOverflow(t *testing.T) {
 	tooLong := breaks(model.Error{Class: model.ClassOverflow, Status: 400})
+	// never is a provider that finds everything too long. Each request is shorter than the
+	// one before, until nothing more can go.
+	never := func(s *stage, _ Step) {
+		for size := int64(math.MaxInt64); s.asked != nil; s.drive() {
+			n := prompt.EstimateTokens(s.asked.Request)
+			if n > size*3/4 {
+				s.t.Fatalf("a request of %d tokens follows one of %d", n, size)
+			}
+			size = n
+			s.fail(&model.Error{Class: model.ClassOverflow, Status: 400})
+		}
+	}
+	fails := breaks(model.Error{Class: model.ClassTransient, Status: 500})
+	full := model.Reply{Decision: model.Decision{Kind: model.KindOverflow, Text: "As far as"}, StopReason: "model_context_window_exceeded", Usage: model.Usage{InputTokens: 900, OutputTokens: 90, Reported: true}}
 	playAll(t, map[string]scene{
 		"a task that is too long by itself":    {started: func(r *journal.RunStarted) { r.ContextTokens, r.Prompt = 300, strings.Repeat("x", 4000) }, wantReason: v1alpha1.ReasonContextOverflow},
 		"the provider finds the task too long": {acts: []act{tooLong}, wantReason: v1alpha1.ReasonContextOverflow},
 		"the provider finds the conversation too long": {
 			acts: append(readsLong(6, 4000), tooLong, says(finalAnswer("42"))), wantReason: v1alpha1.ReasonCompleted,
 		},
-		"again and again": {acts: append(readsLong(6, 4000), tooLong, tooLong, tooLong), wantReason: v1alpha1.ReasonContextOverflow},
+		"however few attempts it may have": {
+			started: func(r *journal.RunStarted) { r.Model.MaxAttempts = 1 },
+			acts:    append(readsLong(6, 4000), tooLong, says(finalAnswer("42"))), wantReason: v1alpha1.ReasonCompleted,
+		},
+		"after failures that used the attempts up": {
+			acts: append(readsLong(6, 4000), fails, untilThen, fails, untilThen, tooLong, fails, untilThen, fails, untilThen, says(finalAnswer("42"))), wantReason: v1alpha1.ReasonCompleted,
+		},
+		"a reply runs into the end of the window": {
+			acts: append(readsLong(6, 4000), says(full), says(finalAnswer("42"))), wantReason: v1alpha1.ReasonCompleted,
+		},
+		"a reply runs into the end of the window of the task alone": {acts: []act{says(full)}, wantReason: v1alpha1.ReasonContextOverflow},
+		"a journal that has such a reply as a decision": {
+			acts: []act{func(s *stage, _ Step) {
+				s.asked = nil
+				s.add(Entry{Payload: journal.DecisionMade{Kind: journal.DecisionOverflow}})
+			}}, wantReason: v1alpha1.ReasonContextOverflow,
+		},
+		"again and again": {acts: append(readsLong(6, 4000), never), wantReason: v1alpha1.ReasonContextOverflow},
 	})
+}
+
+// A reply that ran into the end of the window is paid for, takes no turn, and what is asked
+// next is shorter. The request for a summary is no other.
+func TestRepliesWithoutRoom(t *testing.T) {
+	full := model.Reply{Decision: model.Decision{Kind: model.KindOverflow}, Usage: model.Usage{InputTokens: 900, OutputTokens: 90, Reported: true}}
+	s := scene{acts: readsLong(6, 4000), wantKind: Await}.play(t)
+	turns, used, size := s.state().Turns, s.state().Usage.Total(), prompt.EstimateTokens(s.asked.Request)
+	s.answer(full)
+	s.drive()
+	if s.state().Turns != turns || s.state().Usage.Total() != used+990 {
+		t.Errorf("it counts as %d turns and %d tokens", s.state().Turns-turns, s.state().Usage.Total()-used)
+	}
+	if n := prompt.EstimateTokens(s.asked.Request); n >= size*3/4 {
+		t.Errorf("a request of %d tokens follows one of %d", n, size)
+	}
+	s = summoned(t)
+	through, size := s.asked.Through, prompt.EstimateTokens(s.asked.Request)
+	s.answer(full)
+	s.drive()
+	if s.asked == nil || s.asked.Through == 0 || s.asked.Through >= through || prompt.EstimateTokens(s.asked.Request) >= size {
+		t.Errorf("a summary through turn %d is followed by %+v", through, s.asked)
+	}
+	checkRequests(t, s.records)
 }
 
 // Between two changes a conversation only grows, and what stays is byte for byte what it
