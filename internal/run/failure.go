@@ -78,10 +78,10 @@ func afterFailure(f Facts) (Step, bool) {
 			// The decision that follows shortens the conversation, or ends the run. The same
 			// request is never repeated, so that attempts do not count.
 			return Step{}, false
-		case model.ClassRequest:
+		case model.ClassRequest, model.ClassQuota:
 			limit = 1
-		case model.ClassUnauthorized, model.ClassQuota:
-			// Once more, since credentials and quotas are sometimes mended meanwhile.
+		case model.ClassUnauthorized:
+			// Once more, since credentials are sometimes mended meanwhile.
 			limit = min(limit, 2)
 		case model.ClassTransient, model.ClassThrottled, model.ClassCanceled:
 		}

@@ -25,10 +25,11 @@ func TestModelFailures(t *testing.T) {
 		"a decision makes it count anew": {
 			acts: turns([]act{of(model.ClassTransient), untilThen, of(model.ClassTransient), untilThen}, turn("a", "read", `{}`, gave(`1`)), []act{of(model.ClassTransient)}), wantKind: Await,
 		},
-		"a request that is refused whatever the time": {acts: []act{of(model.ClassRequest)}, wantReason: v1alpha1.ReasonModelError},
-		"a credential that is refused":                {acts: []act{of(model.ClassUnauthorized), waits, untilThen, of(model.ClassUnauthorized)}, wantReason: v1alpha1.ReasonModelError},
-		"a quota that is used up":                     {acts: []act{of(model.ClassQuota), waits, untilThen, of(model.ClassQuota)}, wantReason: v1alpha1.ReasonModelError},
-		"a conversation that is too long":             {acts: []act{of(model.ClassOverflow)}, wantReason: v1alpha1.ReasonContextOverflow},
+		"a request that is refused whatever the time":  {acts: []act{of(model.ClassRequest)}, wantReason: v1alpha1.ReasonModelError},
+		"a credential that is refused":                 {acts: []act{of(model.ClassUnauthorized), waits, untilThen, of(model.ClassUnauthorized)}, wantReason: v1alpha1.ReasonModelError},
+		"a quota that is used up":                      {acts: []act{of(model.ClassQuota)}, wantReason: v1alpha1.ReasonModelError},
+		"a quota that is used up after other failures": {acts: []act{of(model.ClassTransient), untilThen, of(model.ClassQuota)}, wantReason: v1alpha1.ReasonModelError},
+		"a conversation that is too long":              {acts: []act{of(model.ClassOverflow)}, wantReason: v1alpha1.ReasonContextOverflow},
 		"what was stopped by ourselves is asked again at once": {
 			acts: []act{of(model.ClassCanceled), says(finalAnswer("42"))}, wantReason: v1alpha1.ReasonCompleted,
 		},
