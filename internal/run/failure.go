@@ -92,7 +92,7 @@ func afterFailure(f Facts) (Step, bool) {
 	if s.ModelFailure == nil {
 		return Step{}, false
 	}
-	at := s.FailedAt.Add(max(time.Duration(s.ModelFailure.RetryAfterMillis)*time.Millisecond, backoff(s.ModelAttempts)))
+	at := s.FailedAt.Add(pause(s.ModelFailure, s.ModelAttempts))
 	if s.ModelFailure.Class == string(model.ClassCanceled) || !f.Now.Before(at) {
 		return Step{}, false
 	}
@@ -101,6 +101,23 @@ func afterFailure(f Facts) (Step, bool) {
 	}
 	return Step{Kind: Await, Waiting: "ModelUnavailable", Until: at,
 		Message: fmt.Sprintf("attempt %d of %d failed%s; the next one follows", s.ModelAttempts, limit, describe(s.ModelFailure))}, true
+}
+
+// Bounds of the wait, which doubles, after a provider that is asked too often and does not
+// say for how long.
+const (
+	minThrottledPause = 5 * time.Second
+	maxThrottledPause = time.Minute
+)
+
+// pause is how long the next attempt waits. Limits of providers count by the minute: without
+// a hint the default number of attempts spans more than one.
+func pause(failure *journal.ModelFailed, attempts int32) time.Duration {
+	asked := time.Duration(failure.RetryAfterMillis) * time.Millisecond
+	if failure.Class == string(model.ClassThrottled) && asked <= 0 {
+		return min(minThrottledPause<<min(max(attempts-1, 0), 4), maxThrottledPause)
+	}
+	return max(asked, backoff(attempts))
 }
 
 // describe names class, status and code of a failure and nothing that the provider wrote freely.

@@ -47,16 +47,23 @@ func TestModelFailures(t *testing.T) {
 
 func TestWaitsForTheModelGrow(t *testing.T) {
 	cases := map[string]struct {
+		class      model.Class
 		failures   int
 		retryAfter time.Duration
 		want       time.Duration
 	}{
-		"the first":                    {1, 0, time.Second},
-		"the second":                   {2, 0, 2 * time.Second},
-		"at most a minute":             {9, 0, time.Minute},
-		"what the provider asks for":   {1, 90 * time.Second, 90 * time.Second},
-		"but no less than the backoff": {3, time.Second, 4 * time.Second},
-		"nonsense is ignored":          {1, -time.Hour, time.Second},
+		"the first":                         {model.ClassTransient, 1, 0, time.Second},
+		"the second":                        {model.ClassTransient, 2, 0, 2 * time.Second},
+		"at most a minute":                  {model.ClassTransient, 9, 0, time.Minute},
+		"what the provider asks for":        {model.ClassTransient, 1, 90 * time.Second, 90 * time.Second},
+		"but no less than the backoff":      {model.ClassTransient, 3, time.Second, 4 * time.Second},
+		"nonsense is ignored":               {model.ClassTransient, 1, -time.Hour, time.Second},
+		"throttled":                         {model.ClassThrottled, 1, 0, 5 * time.Second},
+		"throttled twice":                   {model.ClassThrottled, 2, 0, 10 * time.Second},
+		"throttled at most a minute":        {model.ClassThrottled, 9, 0, time.Minute},
+		"throttled, and told when":          {model.ClassThrottled, 1, 2 * time.Second, 2 * time.Second},
+		"throttled, and told much too soon": {model.ClassThrottled, 3, time.Second, 4 * time.Second},
+		"throttled, and told nonsense":      {model.ClassThrottled, 1, -time.Hour, 5 * time.Second},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,13 +74,28 @@ func TestWaitsForTheModelGrow(t *testing.T) {
 					s.facts.Now = last.Until
 					s.drive()
 				}
-				s.fail(&model.Error{Class: model.ClassTransient, RetryAfter: test.retryAfter})
+				s.fail(&model.Error{Class: test.class, RetryAfter: test.retryAfter})
 				last = s.drive()
 			}
 			if got := last.Until.Sub(s.facts.Now); got != test.want {
 				t.Errorf("waits %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// Limits count by the minute, so that a run with the default attempts outlasts one.
+func TestThrottledRunsLastAMinute(t *testing.T) {
+	s := scene{started: func(r *journal.RunStarted) { r.Model.MaxAttempts = 5 }}.play(t)
+	for s.asked != nil {
+		s.fail(&model.Error{Class: model.ClassThrottled, Status: 429, Sent: true})
+		if last := s.drive(); s.state().Finished == nil {
+			s.facts.Now = last.Until
+			s.drive()
+		}
+	}
+	if lasted := s.facts.Now.Sub(beginning); lasted < time.Minute || lasted > 2*time.Minute || s.reason() != string(v1alpha1.ReasonModelError) {
+		t.Errorf("ended as %s after %s", s.reason(), lasted)
 	}
 }
 
