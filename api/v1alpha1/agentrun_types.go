@@ -347,7 +347,8 @@ type Usage struct {
 	Cost string `json:"cost,omitempty"`
 
 	// estimated is true when some request came back without a usage report, or not
-	// at all, and was charged an estimate.
+	// at all, and was charged an estimate. A reply that was lost counts as long as the
+	// request allowed.
 	// +optional
 	Estimated bool `json:"estimated,omitempty"`
 }

@@ -201,6 +201,9 @@ type Error struct {
 	// Sent is true once a byte of the request may have reached the provider, so that
 	// the attempt may have cost something.
 	Sent bool
+	// Cut is true for an answer that broke off after its status, so that nobody knows how
+	// much of a reply was made.
+	Cut bool
 	// Usage is what the provider itself reported for a reply that failed, the zero value
 	// where it did not.
 	Usage Usage

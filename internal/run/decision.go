@@ -115,7 +115,7 @@ func duplicateIDs(calls []model.Call) bool {
 func recordDecision(f Facts, asked Asked, reply model.Reply, d model.Decision) Entry {
 	decision := journal.DecisionMade{
 		StopReason: bounded(reply.StopReason, 64), RequestID: bounded(reply.RequestID, 128),
-		Usage: charge(asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
+		Usage: charge(f.State, asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
 		DurationMillis: asked.Duration.Milliseconds(), Clipped: asked.Clipped, CostClipped: asked.CostClipped,
 		RequestDigest: prompt.Digest(asked.Request), Projection: max(f.State.Run.Projection, 1),
 		RequestTokens: prompt.EstimateTokens(asked.Request),
@@ -158,11 +158,16 @@ func size(reply model.Reply) int {
 
 // charge is the usage to book. What the provider did not report, or reported so that
 // nobody can believe it, is estimated.
-func charge(request model.Request, reply model.Reply) journal.Usage {
+func charge(s *journal.State, request model.Request, reply model.Reply) journal.Usage {
 	if u := reply.Usage; u.Reported && believable(u) {
 		return reported(u)
 	}
-	return journal.Usage{InputTokens: prompt.EstimateTokens(request), OutputTokens: int64(size(reply)+3) / 4, Estimated: true}
+	output := int64(size(reply)+3) / 4
+	if output == 0 && reply.Decision.Code == model.CodeMalformed {
+		// It could not be read, so that it may have been as long as was allowed.
+		output = int64(request.MaxOutputTokens)
+	}
+	return journal.Usage{InputTokens: inputTokens(s, request), OutputTokens: output, Estimated: true}
 }
 
 func reported(u model.Usage) journal.Usage {

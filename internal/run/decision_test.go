@@ -241,7 +241,7 @@ func TestUsageIsCharged(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			reply := model.Reply{Usage: test.usage, Decision: model.Decision{Kind: model.KindFinal, Text: "ten bytes!"}}
-			if diff := cmp.Diff(test.want, charge(request, reply)); diff != "" {
+			if diff := cmp.Diff(test.want, charge(&journal.State{}, request, reply)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

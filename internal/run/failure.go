@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 // RecordFailure turns a request that brought no decision into an event. What may have
@@ -27,7 +28,7 @@ func RecordFailure(f Facts, asked Asked, failure *model.Error) Entry {
 func recordOverflow(f Facts, asked Asked, reply model.Reply) Entry {
 	return Entry{Payload: journal.ModelFailed{
 		Attempt: f.State.ModelAttempts + 1, Class: string(model.ClassOverflow), Code: "context_exceeded",
-		DurationMillis: asked.Duration.Milliseconds(), Usage: charge(asked.Request, reply), TooLong: inputTokens(f.State, asked.Request),
+		DurationMillis: asked.Duration.Milliseconds(), Usage: charge(f.State, asked.Request, reply), TooLong: inputTokens(f.State, asked.Request),
 	}}
 }
 
@@ -37,11 +38,34 @@ func chargeFailure(s *journal.State, request model.Request, failure *model.Error
 	switch {
 	case failure.Usage.Reported && believable(failure.Usage):
 		return reported(failure.Usage)
-	case failure.Sent && !unworked(failure.Status):
-		return Estimate(s, request)
+	case !failure.Sent || unworked(failure.Status):
+		return journal.Usage{}
+	case failure.Status == 0 || failure.Cut:
+		return chargeLost(s, request)
 	default:
+		return journal.Usage{InputTokens: inputTokens(s, request), Estimated: true}
+	}
+}
+
+// chargeLost is what a request is charged whose reply nobody has seen whole: a limit that must
+// hold has to take the reply for as long as was allowed.
+func chargeLost(s *journal.State, request model.Request) journal.Usage {
+	return journal.Usage{InputTokens: inputTokens(s, request), OutputTokens: int64(request.MaxOutputTokens), Estimated: true}
+}
+
+// Lost is what a run is charged whose owner is gone while a decision was due: that owner may
+// have asked. Where limits forbid the request it can't have.
+func Lost(s *journal.State) journal.Usage {
+	f := Facts{State: s}
+	request := prompt.Project(s)
+	step, shortened := shorten(f, request)
+	if !shortened {
+		step = afford(f, request)
+	}
+	if step.Kind != AskModel {
 		return journal.Usage{}
 	}
+	return chargeLost(s, step.Request)
 }
 
 // unworked is true for a status that says that the model was never at work. Of those below
@@ -62,11 +86,6 @@ const (
 	statusModelFailed = 424
 	statusGivenUp     = 499
 )
-
-// Estimate is what a request is charged when nobody saw its answer.
-func Estimate(s *journal.State, request model.Request) journal.Usage {
-	return journal.Usage{InputTokens: inputTokens(s, request), Estimated: true}
-}
 
 // afterFailure says what follows failed attempts at the decision that is due.
 func afterFailure(f Facts) (Step, bool) {

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/prompt"
 )
 
 func TestModelFailures(t *testing.T) {
@@ -99,31 +100,46 @@ func TestThrottledRunsLastAMinute(t *testing.T) {
 	}
 }
 
+// portion is what a request is estimated at.
+type portion int
+
+const (
+	nothing portion = iota
+	inputOnly
+	withReply
+)
+
 // What may have cost something is charged, and nothing else: only a provider that says no
-// before the model is at work costs nothing for certain.
+// before the model is at work costs nothing for certain, and a reply that nobody has seen may
+// have been as long as was allowed.
 func TestFailuresAreCharged(t *testing.T) {
 	sent := func(class model.Class, status int, code string) model.Error {
 		return model.Error{Class: class, Status: status, Code: code, Sent: true}
 	}
+	cut := func(class model.Class, status int, code string) model.Error {
+		e := sent(class, status, code)
+		e.Cut = true
+		return e
+	}
 	cases := map[string]struct {
 		failure model.Error
-		want    bool
+		want    portion
 		ends    v1alpha1.Reason
 	}{
 		"not sent":                        {failure: model.Error{Class: model.ClassTransient}},
 		"never left, and has a status":    {failure: model.Error{Class: model.ClassTransient, Status: 500}},
-		"no answer":                       {failure: sent(model.ClassTransient, 0, "connection_cut"), want: true},
-		"stopped by us":                   {failure: sent(model.ClassCanceled, 0, ""), want: true},
-		"cut after its status":            {failure: sent(model.ClassTransient, 200, "connection_cut"), want: true},
-		"too slow after its status":       {failure: sent(model.ClassTransient, 200, "timeout"), want: true},
-		"stopped by us after its status":  {failure: sent(model.ClassCanceled, 200, ""), want: true},
-		"an error in place of a reply":    {failure: sent(model.ClassTransient, 200, "server_error"), want: true},
-		"throttled in place of a reply":   {failure: sent(model.ClassThrottled, 200, "rate_limit_exceeded"), want: true},
-		"the provider failed":             {failure: sent(model.ClassTransient, 503, ""), want: true},
-		"the provider was overloaded":     {failure: sent(model.ClassThrottled, 529, ""), want: true},
-		"the provider took too long":      {failure: sent(model.ClassTransient, 408, ""), want: true},
-		"the provider's model failed":     {failure: sent(model.ClassTransient, 424, ""), want: true},
-		"a proxy gave up":                 {failure: sent(model.ClassTransient, 499, ""), want: true},
+		"no answer":                       {failure: sent(model.ClassTransient, 0, "connection_cut"), want: withReply},
+		"stopped by us":                   {failure: sent(model.ClassCanceled, 0, ""), want: withReply},
+		"cut after its status":            {failure: cut(model.ClassTransient, 200, "connection_cut"), want: withReply},
+		"too slow after its status":       {failure: cut(model.ClassTransient, 200, "timeout"), want: withReply},
+		"stopped by us after its status":  {failure: cut(model.ClassCanceled, 200, ""), want: withReply},
+		"an error in place of a reply":    {failure: sent(model.ClassTransient, 200, "server_error"), want: inputOnly},
+		"throttled in place of a reply":   {failure: sent(model.ClassThrottled, 200, "rate_limit_exceeded"), want: inputOnly},
+		"the provider failed":             {failure: sent(model.ClassTransient, 503, ""), want: inputOnly},
+		"the provider was overloaded":     {failure: sent(model.ClassThrottled, 529, ""), want: inputOnly},
+		"the provider took too long":      {failure: sent(model.ClassTransient, 408, ""), want: inputOnly},
+		"the provider's model failed":     {failure: sent(model.ClassTransient, 424, ""), want: inputOnly},
+		"a proxy gave up":                 {failure: sent(model.ClassTransient, 499, ""), want: inputOnly},
 		"sent somewhere else":             {failure: sent(model.ClassRequest, 307, ""), ends: v1alpha1.ReasonModelError},
 		"refused as a request":            {failure: sent(model.ClassRequest, 400, ""), ends: v1alpha1.ReasonModelError},
 		"refused for its key":             {failure: sent(model.ClassUnauthorized, 401, "")},
@@ -133,11 +149,82 @@ func TestFailuresAreCharged(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := scene{acts: []act{breaks(test.failure)}, wantReason: test.ends}.play(t)
-			if u := s.state().Usage; (u.Total() > 0) != test.want || u.Estimated != test.want {
-				t.Errorf("charged %+v", u)
+			s := scene{}.play(t)
+			request := s.asked.Request
+			s.fail(&test.failure)
+			s.drive()
+			want := journal.Usage{Estimated: test.want != nothing}
+			if test.want >= inputOnly {
+				want.InputTokens = prompt.EstimateTokens(request)
+			}
+			if test.want == withReply {
+				want.OutputTokens = int64(request.MaxOutputTokens)
+			}
+			if diff := cmp.Diff(want, s.state().Usage); diff != "" || s.reason() != string(test.ends) {
+				t.Errorf("ended as %q, charges -want +got:\n%s", s.reason(), diff)
 			}
 		})
+	}
+}
+
+// A budget holds even if each lost reply was as long as was allowed.
+func TestBudgetsHoldForLostReplies(t *testing.T) {
+	prices := journal.Prices{Input: "10", Output: "100"}
+	for name, started := range map[string]func(*journal.RunStarted){
+		"tokens": limited(func(l *journal.Limits) { l.MaxTokens = 3500 }),
+		"cost":   priced("0.25", prices),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scene{started: func(r *journal.RunStarted) { started(r); r.Model.MaxAttempts = 100 }}.play(t)
+			worst := journal.Usage{}
+			for range 50 {
+				if s.asked == nil {
+					break
+				}
+				worst = worst.Add(journal.Usage{InputTokens: prompt.EstimateTokens(s.asked.Request), OutputTokens: int64(s.asked.Request.MaxOutputTokens)})
+				s.fail(&model.Error{Class: model.ClassCanceled, Sent: true})
+				s.drive()
+			}
+			if s.reason() != string(v1alpha1.ReasonTokenBudgetExhausted) && s.reason() != string(v1alpha1.ReasonCostBudgetExhausted) {
+				t.Fatalf("ended as %q", s.reason())
+			}
+			limits := s.state().Run.Limits
+			if worst.Total() > limits.MaxTokens || limits.MaxCost != "" && prices.Cost(worst) > journal.ParseCost(limits.MaxCost) {
+				t.Errorf("the lost replies may have cost %+v", worst)
+			}
+		})
+	}
+}
+
+// An owner that is gone may have asked, and what it asked for counts as what was allowed; not
+// where the budget allowed nothing.
+func TestLostOwnersAreCharged(t *testing.T) {
+	s := scene{acts: []act{restarts}, wantKind: Await}.play(t)
+	want := journal.Usage{InputTokens: prompt.EstimateTokens(s.asked.Request), OutputTokens: int64(s.asked.Request.MaxOutputTokens), Estimated: true}
+	if diff := cmp.Diff(want, s.state().Usage); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	s = scene{started: limited(func(l *journal.Limits) { l.MaxTokens = 900 }), acts: []act{restarts}, wantReason: v1alpha1.ReasonTokenBudgetExhausted}.play(t)
+	if got := s.state().Usage.Total(); got != 900 {
+		t.Errorf("%d of 900 tokens are charged", got)
+	}
+	s = summoned(t)
+	before, asked := s.state().Usage, s.asked.Request
+	s.restart()
+	s.drive()
+	if got := s.state().Usage.Total() - before.Total(); got != inputTokens(s.state(), asked)+int64(asked.MaxOutputTokens) {
+		t.Errorf("%d tokens are charged for a summary", got)
+	}
+}
+
+// A reply that can't be read is no reply of no length.
+func TestUnreadableRepliesAreCharged(t *testing.T) {
+	s := scene{}.play(t)
+	request := s.asked.Request
+	s.answer(model.Reply{Decision: model.Decision{Kind: model.KindInvalid, Code: model.CodeMalformed, Problem: "Answer again."}})
+	want := journal.Usage{InputTokens: prompt.EstimateTokens(request), OutputTokens: int64(request.MaxOutputTokens), Estimated: true}
+	if diff := cmp.Diff(want, s.state().Usage); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -87,7 +87,7 @@ func RecordSummary(f Facts, asked Asked, reply model.Reply) Entry {
 	}
 	event := journal.ContextSummarised{
 		Through: asked.Through, StopReason: bounded(reply.StopReason, 64), RequestID: bounded(reply.RequestID, 128),
-		Usage: charge(asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
+		Usage: charge(f.State, asked.Request, reply), Attempt: f.State.ModelAttempts + 1,
 		DurationMillis: asked.Duration.Round(time.Millisecond).Milliseconds(),
 		RequestDigest:  prompt.Digest(asked.Request), Projection: max(f.State.Run.Projection, 1), MaxOutputTokens: asked.lowered(),
 	}

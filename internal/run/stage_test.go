@@ -7,7 +7,6 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
-	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/tool"
 )
 
@@ -113,7 +112,7 @@ func (s *stage) claim() {
 	}
 	claimed := journal.Claimed{Worker: s.worker(), Previous: state.Owner}
 	if state.Owner != "" && state.DecisionDue() {
-		lost := Estimate(state, prompt.Project(state))
+		lost := Lost(state)
 		claimed.Lost = &lost
 	}
 	s.append(claimed, journal.Meta{})

@@ -101,7 +101,7 @@ func (s *stage) claim() bool {
 	}
 	claimed := journal.Claimed{Worker: s.worker(), Previous: s.state().Owner}
 	if s.state().Owner != "" && s.state().DecisionDue() {
-		lost := run.Estimate(s.state(), prompt.Project(s.state()))
+		lost := run.Lost(s.state())
 		claimed.Lost = &lost
 	}
 	s.append(claimed, journal.Meta{})

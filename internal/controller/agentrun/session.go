@@ -15,7 +15,6 @@ import (
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/limit"
-	"github.com/pawl-run/pawl/internal/prompt"
 	"github.com/pawl-run/pawl/internal/run"
 	"github.com/pawl-run/pawl/internal/strictjson"
 )
@@ -203,7 +202,7 @@ func (r *Reconciler) claim(s *session) error {
 	}
 	claimed := journal.Claimed{Worker: r.worker, Previous: state.Owner}
 	if state.Owner != "" && state.DecisionDue() {
-		lost := run.Estimate(state, prompt.Project(state))
+		lost := run.Lost(state)
 		claimed.Lost = &lost
 	}
 	now := r.clock.Now()

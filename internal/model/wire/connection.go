@@ -218,6 +218,7 @@ func (o *once) read(answer *http.Response) (err error) {
 	o.response.Body, err = io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	if err != nil {
 		o.failure = failed(o.parent, o.own, err, true, o.response.Status)
+		o.failure.Cut = true
 		return err
 	}
 	o.response.TooLarge = int64(len(o.response.Body)) > limit
