@@ -59,6 +59,7 @@ func (s *State) applyContextSummarised(_ Record, p ContextSummarised) error {
 	s.ModelAttempts = 0
 	if p.Text == "" {
 		s.Context.Refused++
+		s.Context.Clipped, s.Context.CostClipped = p.Clipped, p.CostClipped
 		return nil
 	}
 	s.Context.Summary, s.Context.Summarised, s.Context.Refused = p.Text, p.Through, 0

@@ -103,8 +103,12 @@ type ContextSummarised struct {
 	Attempt        int32  `json:"attempt"`
 	DurationMillis int64  `json:"durationMillis"`
 	// MaxOutputTokens is the request's output limit where a budget lowered it.
-	MaxOutputTokens int32  `json:"maxOutputTokens,omitempty"`
-	RequestDigest   string `json:"requestDigest"`
-	Projection      int    `json:"projection"`
-	RequestID       string `json:"requestID,omitempty"`
+	MaxOutputTokens int32 `json:"maxOutputTokens,omitempty"`
+	// Clipped and CostClipped are true for no summary that was cut off by what was left of
+	// the token or cost budget.
+	Clipped       bool   `json:"clipped,omitempty"`
+	CostClipped   bool   `json:"costClipped,omitempty"`
+	RequestDigest string `json:"requestDigest"`
+	Projection    int    `json:"projection"`
+	RequestID     string `json:"requestID,omitempty"`
 }

@@ -92,8 +92,10 @@ type State struct {
 type Shortened struct {
 	Through, FullFrom, Summarised int32
 	Summary                       string
-	// Refused counts the summaries in a row that the model did not write.
-	Refused int32
+	// Refused counts the summaries in a row that the model did not write. Clipped and
+	// CostClipped are true if the newest of them was cut off by a budget.
+	Refused              int32
+	Clipped, CostClipped bool
 }
 
 // UnknownEffect is a call of which nobody knows whether it took effect.

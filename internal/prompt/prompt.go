@@ -15,8 +15,9 @@ import (
 // request, and is recorded with each decision.
 //
 // 2 names the conversation to the provider, tells older turns in the first message once
-// the conversation was shortened, and says how to read what was cut.
-const Version = 2
+// the conversation was shortened, and says how to read what was cut. 3 leaves summaries the
+// room of any other reply.
+const Version = 3
 
 // Project returns the request for the next decision. Messages are only ever appended
 // as a run goes on, since providers check or cache the prefix. Where the journal says

@@ -10,7 +10,8 @@ import (
 // MaxSummaryBytes bounds a summary; what is longer is cut.
 const MaxSummaryBytes = 16 << 10
 
-// summaryTokens bounds the reply that is a summary.
+// summaryTokens bounded the reply that is a summary in projections before 3. Thoughts count
+// too, so that models that reason had no room left for what they were asked.
 const summaryTokens = 2048
 
 const summaryTask = `
@@ -33,10 +34,14 @@ func Summarise(state *journal.State, through int32) model.Request {
 		}{c.Summary}))
 	}
 	tell(&b, state, c.Summarised+1, through, through+1, previewBytes)
+	limit := run.Model.MaxOutputTokens
+	if run.Projection < 3 {
+		limit = min(limit, summaryTokens)
+	}
 	return model.Request{
 		Decision: int(state.Turns) + 1, Summary: true, Conversation: conversation(state.UID) + "-s",
 		System:          run.SystemPrompt,
 		Messages:        []model.Message{{Role: model.RoleUser, Text: b.String()}},
-		MaxOutputTokens: min(run.Model.MaxOutputTokens, summaryTokens),
+		MaxOutputTokens: limit,
 	}
 }

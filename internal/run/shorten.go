@@ -17,6 +17,12 @@ const maxSummaries = 2
 // long ends the run. Only whole turns are touched.
 func shorten(f Facts, request model.Request) (Step, bool) {
 	s := f.State
+	switch {
+	case s.Context.Clipped:
+		return finish(f, "TokenBudgetExhausted", "a summary of the conversation was cut off by what was left of the token budget (maxTokens)"), true
+	case s.Context.CostClipped:
+		return finish(f, "CostBudgetExhausted", "a summary of the conversation was cut off by what was left of the cost budget (maxCost)"), true
+	}
 	limit := contextLimit(s)
 	if limit == 0 || inputTokens(s, request) <= limit {
 		return Step{}, false
@@ -91,8 +97,11 @@ func RecordSummary(f Facts, asked Asked, reply model.Reply) Entry {
 		DurationMillis: asked.Duration.Round(time.Millisecond).Milliseconds(),
 		RequestDigest:  prompt.Digest(asked.Request), Projection: max(f.State.Run.Projection, 1), MaxOutputTokens: asked.lowered(),
 	}
-	if d.Kind == model.KindFinal {
+	switch {
+	case d.Kind == model.KindFinal:
 		event.Text = bounded(d.Text, prompt.MaxSummaryBytes)
+	case d.Code == model.CodeCutOff:
+		event.Clipped, event.CostClipped = asked.Clipped, asked.CostClipped
 	}
 	return Entry{Payload: event}
 }

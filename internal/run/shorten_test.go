@@ -185,6 +185,65 @@ func TestSummariesThatAreNone(t *testing.T) {
 	}
 }
 
+// begrudged is a run that is to ask for a summary, for which a budget leaves this much. It
+// counts the tokens or dollars that a request for one and so many tokens of reply may cost.
+func begrudged(t *testing.T, reply int64) *stage {
+	t.Helper()
+	s := summoned(t)
+	s.state().Run.Limits.MaxTokens = s.state().Usage.Total() + inputTokens(s.state(), s.asked.Request) + reply
+	s.asked = nil
+	s.drive()
+	return s
+}
+
+// A summary is asked for under the run's own budgets, like everything.
+func TestSummariesAreUnderTheBudget(t *testing.T) {
+	s := begrudged(t, 0)
+	if s.asked != nil || s.reason() != string(v1alpha1.ReasonTokenBudgetExhausted) {
+		t.Errorf("asked for a summary beyond the budget, ended as %q", s.reason())
+	}
+	s = begrudged(t, 10)
+	if s.asked == nil || !s.asked.Clipped || s.asked.Request.MaxOutputTokens != 10 {
+		t.Fatalf("what is asked for is %+v", s.asked)
+	}
+	s.answer(invalidReply(model.CodeCutOff))
+	s.drive()
+	if s.reason() != string(v1alpha1.ReasonTokenBudgetExhausted) {
+		t.Errorf("a summary that the budget cut off ended the run as %q", s.reason())
+	}
+	checkRequests(t, s.records)
+	s = summoned(t)
+	s.asked.CostClipped = true
+	s.answer(invalidReply(model.CodeCutOff))
+	s.drive()
+	if s.reason() != string(v1alpha1.ReasonCostBudgetExhausted) {
+		t.Errorf("a summary that the cost budget cut off ended the run as %q", s.reason())
+	}
+}
+
+// A summary that a budget lowered, and that is none for another reason, is asked for again.
+func TestSummariesThatAreNoneUnderALoweredLimit(t *testing.T) {
+	s := begrudged(t, 500)
+	reply := finalAnswer(" ")
+	reply.Usage = model.Usage{InputTokens: 1, OutputTokens: 1, Reported: true}
+	s.answer(reply)
+	s.drive()
+	if s.asked == nil || s.asked.Through == 0 {
+		t.Errorf("nobody asked again, ended as %q", s.reason())
+	}
+}
+
+// Thoughts count as output, so that a summary may take what any reply may; in runs that began
+// before, what it could take then.
+func TestSummariesHaveRoom(t *testing.T) {
+	for projection, want := range map[int]int32{1: 2048, 2: 2048, prompt.Version: 9000} {
+		state := &journal.State{Run: sampleRun(func(r *journal.RunStarted) { r.Model.MaxOutputTokens, r.Projection = 9000, projection })}
+		if got := prompt.Summarise(state, 0).MaxOutputTokens; got != want {
+			t.Errorf("projection %d allows %d tokens, want %d", projection, got, want)
+		}
+	}
+}
+
 func TestOverflow(t *testing.T) {
 	tooLong := breaks(model.Error{Class: model.ClassOverflow, Status: 400})
 	// never is a provider that finds everything too long. Each request is shorter than the
