@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/model"
+	"github.com/pawl-run/pawl/internal/strictjson"
 )
 
 // stateOf is a run with these turns behind it.
@@ -117,6 +118,27 @@ func TestRepeatsAreNoted(t *testing.T) {
 		if strings.Contains(text, "[note:") != want || !strings.HasPrefix(text, "1") {
 			t.Errorf("%d repeats: %q", repeats, text)
 		}
+	}
+}
+
+// A result that is told by its beginning is named by its digest, so that results which begin
+// alike are told apart.
+func TestReducedResultsAreNamed(t *testing.T) {
+	value := func(last string) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", 400) + last + `"`) }
+	tell := func(last string) string {
+		state := stateOf(called(&journal.CallCompleted{ID: "a", Final: true, Class: "ok", Value: value(last)}))
+		state.Run.MaxToolResultBytes = 1000
+		state.Context = journal.Shortened{Through: 1, FullFrom: 2}
+		return Project(state).Messages[0].Text
+	}
+	for _, last := range []string{"1", "2"} {
+		want := `"begins":"` + strings.Repeat("x", 240) + `","bytes":401,"digest":"` + strictjson.Digest(value(last)) + `"`
+		if got := tell(last); !strings.Contains(got, want) {
+			t.Errorf("told as %s", got)
+		}
+	}
+	if tell("1") == tell("2") {
+		t.Error("two results are told alike")
 	}
 }
 

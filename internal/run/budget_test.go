@@ -98,3 +98,37 @@ func TestTheRequestBeyondABudgetIsNotMade(t *testing.T) {
 		})
 	}
 }
+
+// Where the provider counts more than is estimated, the estimates that follow keep the run
+// within its budgets, and its requests within the window.
+func TestCorrectedEstimatesCount(t *testing.T) {
+	corrected := func(t *testing.T) *stage {
+		s := scene{started: narrow(0), acts: readsLong(3, 3000)}.play(t)
+		reply := readsAgain(4)
+		reply.Usage.InputTokens = prompt.EstimateTokens(s.asked.Request) * 3
+		s.answer(reply)
+		s.drive()
+		return s
+	}
+	next := func(s *stage) {
+		s.land("r4", gave(`1`))
+		s.drive()
+	}
+	s := corrected(t)
+	before := s.state().Usage.Total()
+	next(s)
+	estimate := prompt.EstimateTokens(s.asked.Request)
+
+	s = corrected(t)
+	s.state().Run.Limits.MaxTokens = before + 2*estimate
+	next(s)
+	if s.asked != nil || s.reason() != string(v1alpha1.ReasonTokenBudgetExhausted) {
+		t.Errorf("a request of three times its estimate was made with twice that left; ended as %q", s.reason())
+	}
+	s = corrected(t)
+	s.state().Run.ContextTokens = 2 * estimate
+	next(s)
+	if s.asked == nil || 3*prompt.EstimateTokens(s.asked.Request) > 2*estimate {
+		t.Errorf("a request of three times its estimate was made for a window of twice that: %s", s.reason())
+	}
+}
