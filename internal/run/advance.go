@@ -199,18 +199,43 @@ func giveUp(f Facts, turn *journal.Turn) (Step, bool) {
 // send starts what may start now. Groups run one after another: neighbours that are
 // Parallel form one, every other call is one of its own.
 func send(f Facts, turn *journal.Turn) Step {
+	step, wait := begin(f, turn)
+	if len(step.Calls) > 0 {
+		return step
+	}
+	if turn.AllDone() {
+		return complete(f, turn)
+	}
+	// Something of this process itself is under way, or has its time.
+	busy := len(f.InFlight) > 0 || wait.Until.Before(workDeadline(f))
+	wait.Until = earliest(wait.Until, earliest(expiry(f), inputLapses(turn)))
+	if step, outside := outside(f, turn, wait, busy); outside {
+		return step
+	}
+	if step, waits := awaitPeople(f, turn); waits && !busy {
+		return step
+	}
+	if step, waits := awaitHandles(f); waits && !busy {
+		return step
+	}
+	return wait
+}
+
+// begin gives the step that starts what may start now, which may be nothing, and what the
+// run waits for otherwise.
+func begin(f Facts, turn *journal.Turn) (step, wait Step) {
 	var dispatch journal.CallDispatched
-	step := Step{Kind: Send, Until: workDeadline(f)}
-	retry, message := step.Until, ""
+	step = Step{Kind: Send, Until: workDeadline(f)}
+	wait = await(f)
 	budgets := reserve(f, turn)
 	for _, call := range startable(f, turn) {
 		if at := nextAttempt(call); f.Now.Before(at) {
-			retry = earliest(retry, at)
+			wait.Until = earliest(wait.Until, at)
 			continue
 		}
 		if at := f.Throttled[call.Call.ID]; f.Now.Before(at) {
-			retry = earliest(retry, earliest(at, lapses(turn, call)))
-			message = fmt.Sprintf("waiting to call %s as often as its policy allows (requestsPerMinute)", call.Call.Tool)
+			wait.Until = earliest(wait.Until, earliest(at, lapses(turn, call)))
+			wait.Message = fmt.Sprintf("waiting to call %s as often as its policy allows (requestsPerMinute)", call.Call.Tool)
 			continue
 		}
 		budget, timeout := budgets[call.Call.ID], seconds(call.Call.TimeoutSeconds)
@@ -220,7 +245,7 @@ func send(f Facts, turn *journal.Turn) Step {
 			step.Calls = append(step.Calls, Sending{Call: call.Call, Attempt: call.Attempt, Timeout: timeout, Continues: continuation(call)})
 			continue
 		case call.Call.Child != nil && budget == nil:
-			continue // others of the group have it, and give back what they do not use
+			continue // others have it, and give back what they do not use
 		case call.Call.Child != nil:
 			timeout = pollTimeout // it is only created
 		}
@@ -232,25 +257,7 @@ func send(f Facts, turn *journal.Turn) Step {
 	if len(dispatch.Calls) > 0 {
 		step.Events = append(step.Events, Entry{Payload: dispatch})
 	}
-	if len(step.Calls) > 0 {
-		return step
-	}
-	if turn.AllDone() {
-		return complete(f, turn)
-	}
-	wait := Step{Kind: Await, Waiting: "Running", Message: message, Until: earliest(retry, earliest(expiry(f), inputLapses(turn)))}
-	// Something of this process itself is under way, or has its time.
-	busy := len(f.InFlight) > 0 || retry.Before(step.Until)
-	if step, outside := outside(f, turn, wait, busy); outside {
-		return step
-	}
-	if step, waits := awaitPeople(f, turn); waits && !busy {
-		return step
-	}
-	if step, waits := awaitHandles(f); waits && !busy {
-		return step
-	}
-	return wait
+	return step, wait
 }
 
 // lapses is when a call that waits may no longer be sent as it is, zero for never.

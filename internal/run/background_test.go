@@ -170,3 +170,32 @@ func TestTheBackgroundAndProgress(t *testing.T) {
 		t.Errorf("a call that was only begun measures %v", value)
 	}
 }
+
+// A child run in the background keeps its share of the budget, shows where people are waited
+// for, and is charged when it ends.
+func TestChildrenInTheBackground(t *testing.T) {
+	spec := inChildren(v1alpha1.Limits{MaxTokens: 1000})
+	spec.Tools = append([]v1alpha1.ToolProperties{{Match: []string{"s.act"}, Execution: v1alpha1.ExecutionBackground}}, spec.Tools...)
+	begun := scene{started: checking, spec: spec, acts: []act{calls(called("a:act", `{}`)), lands("a", childGoesOn), waitsFor(v1alpha1.ReasonRunning)}}
+	s := begun.play(t)
+	if tokens, _ := s.state().Reserved(); tokens != 1000 {
+		t.Errorf("%d tokens are reserved while it goes on", tokens)
+	}
+	s.answer(proposes(looksAt("c", "a", `,"wait":true`)))
+	if step := s.drive(); step.Waiting != string(v1alpha1.ReasonWaitingForTool) {
+		t.Errorf("the run waits for %s", step.Waiting)
+	}
+	f := s.look()
+	f.ChildWaits = map[string]ChildWait{"a": {Name: "child", Reason: string(v1alpha1.ReasonInputRequired)}}
+	if step := Next(f); step.Waiting != string(v1alpha1.ReasonInputRequired) || !step.Anew {
+		t.Errorf("while people are asked below it the run is to %s %s", step.Kind, step.Waiting)
+	}
+	untilThen(s, s.drive())
+	s.drive()
+	s.learn("a", childEnded(700, 3))
+	s.drive()
+	tokens, _ := s.state().Reserved()
+	if used := s.state().Children.Usage.Total(); tokens != 0 || used != 700 || s.classes()["c"] != "ok" {
+		t.Errorf("%d tokens are reserved and %d charged, results %v", tokens, used, s.classes())
+	}
+}

@@ -151,12 +151,7 @@ func (s *stage) take(step Step) (again bool) {
 		s.fetch(step.Artifacts)
 		return true
 	case Poll, Recall:
-		for _, sending := range step.Calls {
-			s.inquiries[sending.Call.ID] = sending
-			if step.Kind == Recall {
-				s.recalled[sending.Call.ID] = s.facts.Now
-			}
-		}
+		s.inquire(step)
 		return true
 	case AskModel:
 		if s.state().Owner != s.worker() {
@@ -190,6 +185,16 @@ func (s *stage) take(step Step) (again bool) {
 func (s *stage) fetch(artifacts []journal.Artifact) {
 	for _, artifact := range artifacts {
 		s.fetched[artifact.Digest] = Fetched{Text: s.artifacts[artifact.Digest], Problem: s.problem}
+	}
+}
+
+// inquire puts questions about calls that go on outside in the air.
+func (s *stage) inquire(step Step) {
+	for _, sending := range step.Calls {
+		s.inquiries[sending.Call.ID] = sending
+		if step.Kind == Recall {
+			s.recalled[sending.Call.ID] = s.facts.Now
+		}
 	}
 }
 
