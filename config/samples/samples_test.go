@@ -98,10 +98,42 @@ func TestSamples(t *testing.T) {
 						t.Errorf("%s names a ToolPolicy that is not in the file", run.Name)
 					}
 					checkPolicy(t, policy, schemas)
+					checkChildren(t, s, policy, schemas)
 				}
 				checkScript(t, model.Spec.Script, schemas)
 			}
 		})
+	}
+}
+
+// checkChildren looks at the tools that are runs: that everything which their templates name
+// is in the file, and that what their Models call fits.
+func checkChildren(t *testing.T, s sample, policy v1alpha1.ToolPolicy, schemas map[string]*jsonschema.Schema) {
+	t.Helper()
+	for _, server := range policy.Spec.Servers {
+		if server.AgentRun == nil {
+			continue
+		}
+		for _, entry := range server.AgentRun.Tools {
+			schema, err := jsonschema.CompileObject(entry.InputSchema.Raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			schemas[server.Name+"."+entry.Name] = schema
+			if _, err := expression.CompilePrompt(entry.Prompt); err != nil {
+				t.Errorf("%s.%s: prompt: %v", server.Name, entry.Name, err)
+			}
+			model, ok := s.models[entry.Template.ModelRef.Name]
+			if !ok {
+				t.Errorf("%s.%s names a Model that is not in the file", server.Name, entry.Name)
+			}
+			for _, ref := range entry.Template.ToolPolicyRefs {
+				if _, ok := s.policies[ref.Name]; !ok {
+					t.Errorf("%s.%s names a ToolPolicy that is not in the file", server.Name, entry.Name)
+				}
+			}
+			checkScript(t, model.Spec.Script, schemas)
+		}
 	}
 }
 
@@ -112,6 +144,9 @@ func checkPolicy(t *testing.T, policy v1alpha1.ToolPolicy, schemas map[string]*j
 	service := httptest.NewServer(tools.New())
 	defer service.Close()
 	for _, server := range policy.Spec.Servers {
+		if server.HTTP == nil {
+			continue
+		}
 		path, ok := strings.CutPrefix(server.HTTP.URL, "http://127.0.0.1:8797")
 		if !ok || path != "/"+server.Name {
 			t.Errorf("server %s is at %s, not at the tool server", server.Name, server.HTTP.URL)

@@ -48,6 +48,11 @@ var samples = []sample{
 		text: "profile=active; policy=refund-under-100", turns: 2, toolCalls: 2,
 	},
 	{
+		name: "delegate", story: "two runs of its own found out, each with a share of its budget",
+		succeeded: metav1.ConditionTrue, reason: "Completed",
+		text: "profile=active; policy=refund-under-100", turns: 2, toolCalls: 2,
+	},
+	{
 		name: "refund-small", story: "allowed by a rule; nobody was asked",
 		succeeded: metav1.ConditionTrue, reason: "Completed",
 	},
