@@ -199,3 +199,21 @@ func TestChildrenInTheBackground(t *testing.T) {
 		t.Errorf("%d tokens are reserved and %d charged, results %v", tokens, used, s.classes())
 	}
 }
+
+// A replica that leaves asking to another one says what the run waits for all the same.
+func TestWhoLeavesAskingToOthers(t *testing.T) {
+	c := backgroundScene(calls(called("p:pay", `{"k":"y"}`)), waitsFor(v1alpha1.ReasonApprovalRequired))
+	c.spec = behind(askRule("pays", returning(600), "s.pay"))
+	s := c.play(t)
+	f := s.look()
+	f.Now = f.Now.Add(10 * time.Second)
+	poll := Next(f)
+	until := f.Now.Add(time.Minute)
+	step := LeaveAsking(f, poll, until)
+	if poll.Kind != Poll || step.Kind != Rest || step.Waiting != string(v1alpha1.ReasonApprovalRequired) || step.Until.After(until) || !step.Until.After(f.Now) {
+		t.Errorf("instead of %s it is to %s %s until %s", poll.Kind, step.Kind, step.Waiting, step.Until)
+	}
+	if len(f.Polled) != 0 {
+		t.Error("what this process remembers has changed")
+	}
+}
