@@ -181,6 +181,16 @@ func (s *stage) take(step Step) (again bool) {
 	}
 }
 
+// inquire puts questions about calls that go on outside in the air.
+func (s *stage) inquire(step Step) {
+	for _, sending := range step.Calls {
+		s.inquiries[sending.Call.ID] = sending
+		if step.Kind == Recall {
+			s.recalled[sending.Call.ID] = s.facts.Now
+		}
+	}
+}
+
 // fetch reads what was stored beside the journal.
 func (s *stage) fetch(artifacts []journal.Artifact) {
 	for _, artifact := range artifacts {

@@ -356,23 +356,30 @@ func (r *Reconciler) act(ctx context.Context, object *v1alpha1.AgentRun, s *sess
 	case run.Stop:
 		r.flights.stop(s.uid)
 		return true, r.flush(ctx, object, s)
-	case run.Rest:
-		if step.Anew {
-			if err := r.claim(s); err != nil {
-				return false, err
-			}
-		}
-		return true, r.letGo(ctx, object, s, step.Waiting)
-	case run.Await:
-		if err := r.inherit(s); err != nil {
-			return false, err
-		}
-		return true, r.flush(ctx, object, s)
+	case run.Rest, run.Await:
+		return r.wait(ctx, object, s, step)
 	case run.Done:
 		return true, r.letGo(ctx, object, s, "")
 	default:
 		return false, fmt.Errorf("step %q is not known", step.Kind)
 	}
+}
+
+// wait lets go of a run that rests, and keeps one that awaits something.
+func (r *Reconciler) wait(ctx context.Context, object *v1alpha1.AgentRun, s *session, step *run.Step) (waits bool, err error) {
+	switch {
+	case step.Kind == run.Await:
+		err = r.inherit(s)
+	case step.Anew:
+		err = r.claim(s)
+	}
+	if err != nil {
+		return false, err
+	}
+	if step.Kind == run.Await {
+		return true, r.flush(ctx, object, s)
+	}
+	return true, r.letGo(ctx, object, s, step.Waiting)
 }
 
 // conclude shows where the run stands and says when to look again.
