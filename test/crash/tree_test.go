@@ -23,7 +23,7 @@ const treeOfRuns = `
 apiVersion: pawl.run/v1alpha1
 kind: Model
 metadata: {name: model}
-spec: {provider: OpenAI, model: test-model, endpoint: MODELS, maxAttempts: 100, prices: {input: "3", output: "15"}}
+spec: {provider: OpenAI, model: test-model, endpoint: MODELS, maxAttempts: 100, maxOutputTokens: 256, prices: {input: "3", output: "15"}}
 ---
 apiVersion: pawl.run/v1alpha1
 kind: ToolPolicy
@@ -36,7 +36,7 @@ spec:
       - name: middle
         inputSchema: {type: object, required: [number], properties: {number: {type: integer}}}
         prompt: '"middle " + string(args.number)'
-        template: {modelRef: {name: model}, toolPolicyRefs: [{name: policy}], humanInput: Disabled, limits: {maxTokens: 400000, maxCost: "1"}}
+        template: {modelRef: {name: model}, toolPolicyRefs: [{name: policy}], humanInput: Disabled, limits: {maxTokens: 400000, maxCost: "8"}}
       - name: leaf
         inputSchema: {type: object, required: [id], properties: {id: {type: string}}}
         prompt: '"leaf " + args.id'
@@ -53,7 +53,7 @@ spec:
 apiVersion: pawl.run/v1alpha1
 kind: AgentRun
 metadata: {name: run}
-spec: {modelRef: {name: model}, toolPolicyRefs: [{name: policy}], prompt: top, humanInput: Disabled, limits: {maxTokens: 1500000, maxCost: "4"}}
+spec: {modelRef: {name: model}, toolPolicyRefs: [{name: policy}], prompt: top, humanInput: Disabled, limits: {maxTokens: 2500000, maxCost: "40"}}
 `
 
 const (
