@@ -117,7 +117,8 @@ func (x *exchange) receive(said *answer, arrives time.Duration) tool.Outcome {
 		return transport.Lost(err, x.call, err.Err())
 	}
 	lost := x.fault == FaultReplyLost || p.toolsCutOff > w.elapsed || w.chance(w.faults.rates.toolLost)
-	if lost && x.call.Repeatable {
+	again := lost && x.call.Repeatable
+	if again {
 		// The library below sends what may be repeated once more.
 		said, arrives = x.send()
 		if err := x.wait(arrives); err != nil {
@@ -125,7 +126,8 @@ func (x *exchange) receive(said *answer, arrives time.Duration) tool.Outcome {
 		}
 		lost = w.chance(0.5)
 	}
-	if lost {
+	if lost || again && said.status >= 400 {
+		// What answers the second request knows nothing of the first.
 		return transport.Lost(x.ctx, x.call, errLost)
 	}
 	return interpret(x.call, *said)
