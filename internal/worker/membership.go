@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -36,6 +37,9 @@ type Options struct {
 	Namespace string
 	// Name of this worker, unique among replicas, and its random incarnation.
 	Name, Incarnation string
+	// NewIncarnation makes another one, for a worker that takes back the name which another
+	// process had meanwhile. Nil means that a name which was lost stays so.
+	NewIncarnation func() string
 	// Lease is how long a worker that stopped renewing is waited for.
 	Lease time.Duration
 	// Heartbeat reports whether the work queue still moves; a worker whose queue hangs
@@ -65,19 +69,30 @@ type Membership struct {
 	workers, sharers []string
 	// draining is set once this worker is on its way out.
 	draining bool
+	// incarnation is the one under which the name is held now.
+	incarnation string
+	// usurper is the Lease as another process wrote it that took the name, since usurped.
+	usurper usurper
+	usurped time.Time
 }
+
+// usurper tells one state of a Lease from every other.
+type usurper struct{ uid, version string }
 
 // NewMembership returns a Membership that has not begun.
 func NewMembership(o Options) *Membership {
-	return &Membership{options: o, observer: NewObserver(o.Lease)}
+	return &Membership{options: o, observer: NewObserver(o.Lease), incarnation: o.Incarnation}
 }
 
-// Identity is this worker's name and incarnation.
+// Identity is this worker's name and incarnation. It changes where another process had the
+// name meanwhile: what was claimed before is then somebody else's, who is dead.
 func (m *Membership) Identity() string {
 	if canary.Is(canary.NoIncarnation) {
 		return m.options.Name
 	}
-	return m.options.Name + "-" + m.options.Incarnation
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.options.Name + "-" + m.incarnation
 }
 
 // NeedLeaderElection says that every replica is active.
@@ -152,7 +167,8 @@ func (m *Membership) tick(now time.Time) {
 }
 
 // renew writes the Lease by compare-and-set. A Lease of the same name that an earlier
-// incarnation left is taken at once; one that a later incarnation took is lost for good.
+// incarnation left is taken at once; one that a later incarnation took is lost until that
+// one is gone or dead.
 func (m *Membership) renew(ctx context.Context, began time.Time) error {
 	if m.options.Heartbeat != nil && !m.options.Heartbeat() {
 		return fmt.Errorf("the work queue does not move")
@@ -163,11 +179,8 @@ func (m *Membership) renew(ctx context.Context, began time.Time) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading the worker lease: %w", err)
 	}
-	m.mu.Lock()
-	held := m.version != ""
-	m.mu.Unlock()
 	missing := apierrors.IsNotFound(err)
-	if held && !missing && ptr.Deref(lease.Spec.HolderIdentity, "") != m.Identity() {
+	if !m.mayHold(lease, missing, began) {
 		return fmt.Errorf("another process has the worker name %s: give each replica its own", m.options.Name)
 	}
 	lease.Namespace, lease.Name = key.Namespace, key.Name
@@ -198,6 +211,30 @@ func (m *Membership) renew(ctx context.Context, began time.Time) error {
 	}
 	m.renewed, m.version = began, lease.ResourceVersion
 	return nil
+}
+
+// mayHold says whether the name is this worker's. One that another process took is, under a
+// new incarnation, once that one let go of it or did not renew it for its whole duration.
+func (m *Membership) mayHold(lease *coordinationv1.Lease, missing bool, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	mine := m.version == "" || missing || holder == m.options.Name+"-"+m.incarnation
+	lost := m.usurper != usurper{}
+	if mine && !lost {
+		return true
+	}
+	if seen := (usurper{string(lease.UID), lease.ResourceVersion}); !mine && m.usurper != seen {
+		m.usurper, m.usurped = seen, now
+		return false
+	}
+	duration := max(m.options.Lease, time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second)
+	if m.options.NewIncarnation == nil || !missing && now.Sub(m.usurped) <= duration {
+		return false
+	}
+	m.usurper, m.usurped, m.renewed = usurper{}, time.Time{}, time.Time{}
+	m.incarnation = m.options.NewIncarnation()
+	return true
 }
 
 // Confirm says whether a worker lives, from a look that begins now: whoever comes back
@@ -293,6 +330,14 @@ func (m *Membership) Fresh(now time.Time) bool {
 
 func (m *Membership) fresh(now time.Time) bool {
 	return canary.Is(canary.FreshIgnored) || !m.renewed.IsZero() && now.Before(m.renewed.Add(m.options.Lease*2/3))
+}
+
+// Ready is an error while this worker is no member: it starts nothing then.
+func (m *Membership) Ready() error {
+	if !m.Fresh(m.options.Clock.Now()) {
+		return errors.New("this worker holds no fresh lease: its log says why")
+	}
+	return nil
 }
 
 // State says whether a worker lives. Before the first live read everybody does.

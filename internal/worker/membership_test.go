@@ -124,6 +124,57 @@ func TestRestartTakesItsOwnNameAtOnce(t *testing.T) {
 	}
 }
 
+// twice makes two processes of one name, the later of which has taken it.
+func twice(t *testing.T) (c *cluster, earlier, later, other *Membership) {
+	t.Helper()
+	c = newCluster(t)
+	earlier, later, other = c.member("a", "1"), c.member("a", "2"), c.member("b", "1")
+	earlier.options.NewIncarnation = func() string { return "3" }
+	c.pass(t, time.Minute, earlier, other)
+	c.pass(t, time.Second, later, other)
+	c.pass(t, 2*lease, earlier, later, other)
+	if earlier.Fresh(c.clock.Now()) || !later.Fresh(c.clock.Now()) || earlier.Identity() != "a-1" {
+		t.Fatal("two processes have one name")
+	}
+	if earlier.Ready() == nil || later.Ready() != nil {
+		t.Fatal("who has no lease says that it is ready, or who has one does not")
+	}
+	return c, earlier, later, other
+}
+
+// TestANameThatWasTakenIsTakenBack checks that a process whose name another one took works
+// again once that one died or left: as a new worker, to which nothing of before belongs.
+func TestANameThatWasTakenIsTakenBack(t *testing.T) {
+	for name, leaves := range map[string]bool{"the other died": false, "the other left": true} {
+		t.Run(name, func(t *testing.T) {
+			c, earlier, later, other := twice(t)
+			if leaves {
+				if err := later.release(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				c.pass(t, lease*2/3-time.Second, earlier, other)
+				if earlier.Fresh(c.clock.Now()) {
+					t.Error("the name was taken back before the lease of the other was over")
+				}
+			}
+			c.pass(t, lease+2*time.Second, earlier, other)
+			if !earlier.Fresh(c.clock.Now()) || earlier.Identity() != "a-3" {
+				t.Errorf("fresh %v as %s", earlier.Fresh(c.clock.Now()), earlier.Identity())
+			}
+			for identity, want := range map[string]State{"a-1": Dead, "a-2": Dead, "a-3": Live} {
+				if got := other.State(identity); got != want {
+					t.Errorf("%s is %s", identity, got)
+				}
+			}
+			c.pass(t, 2*lease, earlier, later, other)
+			if later.Fresh(c.clock.Now()) || !earlier.Fresh(c.clock.Now()) {
+				t.Error("the one that came back has the name again, or nobody has")
+			}
+		})
+	}
+}
+
 func TestHeartbeatThatStopsLetsTheLeaseRunOut(t *testing.T) {
 	c := newCluster(t)
 	moves := true

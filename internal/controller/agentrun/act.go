@@ -39,7 +39,7 @@ func (r *Reconciler) interpret(object *v1alpha1.AgentRun, s *session, rules rule
 	state := s.draft.State
 	facts := r.facts(object, s, rules)
 	switch {
-	case landed.stale(state, r.worker):
+	case landed.stale(state, r.members.Identity()):
 		return run.Entry{}, false
 	case landed.configuration != nil:
 		s.configuration = landed.configuration
@@ -260,8 +260,8 @@ func policyNames(object *v1alpha1.AgentRun) []string {
 
 // letGo releases the run in the same write as what it waits for.
 func (r *Reconciler) letGo(ctx context.Context, object *v1alpha1.AgentRun, s *session, waiting string) error {
-	if state := s.draft.State; state.Owner == r.worker && state.Finished == nil {
-		if err := r.add(s, run.Entry{Payload: journal.Released{Worker: r.worker, Waiting: waiting}}); err != nil {
+	if state := s.draft.State; state.Owner == r.members.Identity() && state.Finished == nil {
+		if err := r.add(s, run.Entry{Payload: journal.Released{Worker: r.members.Identity(), Waiting: waiting}}); err != nil {
 			return fmt.Errorf("releasing: %w", err)
 		}
 	}

@@ -143,7 +143,7 @@ func (c *callees) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	// Every worker hears of it. The one that looks after the run looks after its calls.
 	again := ctrl.Result{RequeueAfter: calleeLookInterval + jitter(object.GetUID())}
-	if worker.Rank(string(caller.uid), c.runs.worker, c.runs.members.Workers()) > 0 {
+	if worker.Rank(string(caller.uid), c.runs.members.Identity(), c.runs.members.Workers()) > 0 {
 		return again, nil
 	}
 	needed, err := c.needed(ctx, object, caller)

@@ -68,7 +68,7 @@ func (r *Reconciler) refused(ctx context.Context, object *v1alpha1.AgentRun, ref
 	}
 	wait := min(max(lasted/2, minRefusalWait), maxRefusalWait)
 	owner := object.Status.Owner
-	if turn := r.turn(object.UID); turn > 0 && (owner == nil || owner.Worker != r.worker) {
+	if turn := r.turn(object.UID); turn > 0 && (owner == nil || owner.Worker != r.members.Identity()) {
 		// Others that live come first; of many replicas one is enough to see how it goes on.
 		wait = time.Duration(turn) * maxRefusalWait
 	}

@@ -42,7 +42,7 @@ func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) r
 		Configuration:   s.configuration,
 		Policies:        rules.set,
 		PoliciesProblem: rules.problem,
-		Active:          s.active(now, r.worker),
+		Active:          s.active(now, r.members.Identity()),
 		Checked:         r.memory.of(s.uid).checked,
 		Checking:        air.checks,
 		Polled:          r.memory.of(s.uid).polled,

@@ -54,7 +54,7 @@ func (r *Reconciler) entitled(ctx context.Context, object *v1alpha1.AgentRun) (o
 		return true, 0
 	}
 	owner := object.Status.Owner
-	if owner != nil && owner.Worker != r.worker && r.members.State(owner.Worker) == worker.Live {
+	if owner != nil && owner.Worker != r.members.Identity() && r.members.State(owner.Worker) == worker.Live {
 		r.memory.of(object.UID).claimable = time.Time{}
 		return r.mayPreempt(object, now)
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) preferred(ctx context.Context, object *v1alpha1.AgentRun, n
 
 // turn is this worker's place in a run's order of preference, whatever else it has to do.
 func (r *Reconciler) turn(uid types.UID) int {
-	return worker.Rank(string(uid), r.worker, r.members.Workers())
+	return worker.Rank(string(uid), r.members.Identity(), r.members.Workers())
 }
 
 // jitter spreads periodic looks over time, the same way for a run each time.
@@ -113,7 +113,7 @@ func jitter(uid types.UID) time.Duration {
 // so nothing is taken from anybody without another one.
 func (r *Reconciler) foreign(ctx context.Context, object *v1alpha1.AgentRun, s *session) (bool, time.Duration) {
 	owner := s.draft.State.Owner
-	if owner == "" || owner == r.worker || s.draft.State.Finished != nil || s.closed {
+	if owner == "" || owner == r.members.Identity() || s.draft.State.Finished != nil || s.closed {
 		return false, 0
 	}
 	if r.members.State(owner) == worker.Dead && (canary.Is(canary.LastLook) || r.members.Confirm(ctx, owner) == worker.Dead) {

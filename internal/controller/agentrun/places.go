@@ -85,11 +85,11 @@ func (r *Reconciler) standing(key limit.Key, limits limit.Limits, now time.Time)
 		return standing{limits: limits, from: now.Add(r.members.Lease() / 15)}
 	}
 	s := standing{limits: limits, members: members, shares: r.places.divide(key, limits, members), known: true, from: from}
-	if i := slices.Index(members, r.worker); i >= 0 {
+	if i := slices.Index(members, r.members.Identity()); i >= 0 {
 		s.share = s.shares[i]
 	}
 	if canary.Is(canary.ShareIgnored) {
-		s.share = r.places.divide(key, limits, []string{r.worker})[0]
+		s.share = r.places.divide(key, limits, []string{r.members.Identity()})[0]
 	}
 	return s
 }
@@ -107,7 +107,7 @@ func (s standing) usable(now time.Time) bool {
 // large; the others can't take the run far.
 func (r *Reconciler) rank(ctx context.Context, object *v1alpha1.AgentRun, now time.Time) int {
 	uid, workers := string(object.UID), r.members.Workers()
-	plain := worker.Rank(uid, r.worker, workers)
+	plain := worker.Rank(uid, r.members.Identity(), workers)
 	key, limits, err := r.modelLimits(ctx, object)
 	if err != nil || limits.None() {
 		return plain
@@ -116,14 +116,14 @@ func (r *Reconciler) rank(ctx context.Context, object *v1alpha1.AgentRun, now ti
 	var able []string
 	var weights []int32
 	for i, member := range s.members {
-		if weight := s.shares[i].Weight(); weight > 0 && slices.Contains(workers, member) && member != r.worker {
+		if weight := s.shares[i].Weight(); weight > 0 && slices.Contains(workers, member) && member != r.members.Identity() {
 			able, weights = append(able, member), append(weights, weight)
 		}
 	}
 	if !s.usable(now) {
 		return len(able) + plain
 	}
-	return limit.Rank(uid, r.worker, append(able, r.worker), append(weights, s.share.Weight()))
+	return limit.Rank(uid, r.members.Identity(), append(able, r.members.Identity()), append(weights, s.share.Weight()))
 }
 
 // modelLimits reads the limits of a run's Model as they are now: none for one that is gone.
@@ -165,7 +165,7 @@ func (r *Reconciler) admitRequest(ctx context.Context, object *v1alpha1.AgentRun
 		return run.Step{}, err
 	}
 	now, facts, name := r.clock.Now(), r.facts(object, s, rules), object.Spec.ModelRef.Name
-	mine := s.draft.State.Owner == r.worker
+	mine := s.draft.State.Owner == r.members.Identity()
 	switch at := r.standing(key, limits, now); {
 	case at.elsewhere():
 		r.memory.of(s.uid).passed = now.Add(lookInterval)

@@ -322,7 +322,7 @@ func TestAWorkerWithoutShareHandsOver(t *testing.T) {
 	c.look("run-0")
 	// Its call is under way when the limit comes, of which another worker has everything.
 	c.wantUnderWay(1)
-	self := c.r.worker
+	self := c.r.members.Identity()
 	c.members(among{alone: alone(self), members: others(self)})
 	c.setLimits(&v1alpha1.ModelLimits{MaxConcurrentRequests: 1})
 	c.land()
@@ -360,7 +360,7 @@ func TestAWorkerWithoutShareHandsOver(t *testing.T) {
 
 func TestANewWorkerWaitsForItsShare(t *testing.T) {
 	c := newCrowd(t, 1, &v1alpha1.ModelLimits{MaxConcurrentRequests: 1}, final())
-	self := c.r.worker
+	self := c.r.members.Identity()
 	from := c.clock.Now().Add(20 * time.Second)
 	c.members(among{alone: alone(self), members: []string{self}, from: from})
 	c.start()
@@ -387,11 +387,11 @@ func TestANewWorkerWaitsForItsShare(t *testing.T) {
 
 func TestRunsGoToWhoMayAsk(t *testing.T) {
 	c := newCrowd(t, 1, &v1alpha1.ModelLimits{MaxConcurrentRequests: 1})
-	self := c.r.worker
+	self := c.r.members.Identity()
 	members := others(self)
 	object := c.object("run-0")
 	place := func(as string, m among) int {
-		m.alone, c.r.worker = alone(as), as
+		m.alone = alone(as)
 		c.members(m)
 		return c.r.rank(context.Background(), object, c.clock.Now())
 	}
@@ -471,7 +471,7 @@ func TestAWorkerWithoutShareOfAToolHandsOver(t *testing.T) {
 	c := newCrowd(t, 1, nil, call(), final())
 	c.rated(1)
 	c.start()
-	self := c.r.worker
+	self := c.r.members.Identity()
 	key := limit.Key{Namespace: "ns", Name: "tool/policy/log.write"}
 	members := []string{"other-0", self}
 	for i := 1; !newPlaces(0, 0).divide(key, limit.Limits{PerMinute: 1}, members)[1].Nothing(); i++ {

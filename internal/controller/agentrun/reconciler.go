@@ -75,7 +75,6 @@ type Reconciler struct {
 	clock    clock.WithDelayedExecution
 	boot     func() time.Duration
 	members  Membership
-	worker   string
 	clients  Clients
 
 	flights        *Flights
@@ -97,7 +96,7 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	r := &Reconciler{
 		client: o.Client, live: o.Live, store: o.Store, recorder: o.Recorder, clock: o.Clock,
-		boot: o.Boot, members: o.Members, worker: o.Members.Identity(), clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
+		boot: o.Boot, members: o.Members, clients: o.Clients, refusalTimeout: o.JournalRefusalTimeout,
 		places:        newPlaces(o.MaxConcurrentTurns, o.MaxConcurrentTurnsPerNamespace),
 		deletionGrace: cmp.Or(o.DeletionGrace, 10*time.Minute), jobs: o.Jobs, children: o.Children,
 	}
@@ -281,7 +280,7 @@ func (r *Reconciler) drive(ctx context.Context, object *v1alpha1.AgentRun, s *se
 				return run.Step{}, err
 			}
 		}
-		if step.Kind == run.AskModel && s.draft.State.Owner != r.worker {
+		if step.Kind == run.AskModel && s.draft.State.Owner != r.members.Identity() {
 			// A claim may charge what the owner before lost; the limits are judged after it.
 			if err := r.claim(s); err != nil {
 				return run.Step{}, err
@@ -316,10 +315,10 @@ func (r *Reconciler) hold(s *session, facts run.Facts, step run.Step) run.Step {
 	starts := step.Kind == run.Resolve || step.Kind == run.AskModel || step.Kind == run.Send
 	waits := starts || step.Kind == run.Await
 	switch {
-	case step.Kind == run.Poll && s.draft.State.Owner != r.worker && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
+	case step.Kind == run.Poll && s.draft.State.Owner != r.members.Identity() && worker.Rank(string(s.uid), r.members.Identity(), r.members.Workers()) > 0:
 		// Every replica sees that it is time; one of them asks.
 		return run.LeaveAsking(facts, step, r.clock.Now().Add(lookInterval))
-	case step.Anew && worker.Rank(string(s.uid), r.worker, r.members.Workers()) > 0:
+	case step.Anew && worker.Rank(string(s.uid), r.members.Identity(), r.members.Workers()) > 0:
 		step.Anew = false // likewise one of them records it
 		return step
 	case waits && r.draining.Load() && r.flights.underWay(s.uid, s.settled).empty():

@@ -164,7 +164,7 @@ func (r *Reconciler) add(s *session, entry run.Entry) error {
 		}
 	}
 	now := r.clock.Now()
-	active := s.active(now, r.worker)
+	active := s.active(now, r.members.Identity())
 	err := s.draft.Add(entry.Payload, journal.Meta{Time: now, By: entry.By, Part: entry.Part, ActiveMillis: active.Milliseconds()})
 	if err != nil {
 		return fmt.Errorf("proposing an event: %w", err)
@@ -197,16 +197,16 @@ func (r *Reconciler) fetch(ctx context.Context, object *v1alpha1.AgentRun, s *se
 // asked the model and died before the answer: that request is charged.
 func (r *Reconciler) claim(s *session) error {
 	state := s.draft.State
-	if state.Owner == r.worker {
+	if state.Owner == r.members.Identity() {
 		return nil
 	}
-	claimed := journal.Claimed{Worker: r.worker, Previous: state.Owner}
+	claimed := journal.Claimed{Worker: r.members.Identity(), Previous: state.Owner}
 	if state.Owner != "" && state.DecisionDue() {
 		lost := run.Lost(state)
 		claimed.Lost = &lost
 	}
 	now := r.clock.Now()
-	if err := s.draft.Add(claimed, journal.Meta{Time: now, ActiveMillis: s.active(now, r.worker).Milliseconds()}); err != nil {
+	if err := s.draft.Add(claimed, journal.Meta{Time: now, ActiveMillis: s.active(now, r.members.Identity()).Milliseconds()}); err != nil {
 		return fmt.Errorf("claiming: %w", err)
 	}
 	s.mark = now
@@ -217,7 +217,7 @@ func (r *Reconciler) claim(s *session) error {
 // somebody has to count its time, and people see who has it.
 func (r *Reconciler) inherit(s *session) error {
 	state := s.draft.State
-	if state.Owner == "" || state.Owner == r.worker || r.draining.Load() || !r.members.Fresh(r.clock.Now()) {
+	if state.Owner == "" || state.Owner == r.members.Identity() || r.draining.Load() || !r.members.Fresh(r.clock.Now()) {
 		return nil
 	}
 	return r.claim(s)
