@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -79,11 +79,8 @@ func main() {
 }
 
 func start(signalled context.Context, o options) error {
-	if o.leaseDuration < 2*time.Second {
-		return errors.New("--lease-duration must be at least 2s")
-	}
-	if o.maxConcurrentTurns < 1 || o.maxTurnsPerNamespace < 0 {
-		return errors.New("--max-concurrent-turns must be at least 1, --max-concurrent-turns-per-namespace at least 0")
+	if err := o.check(); err != nil {
+		return err
 	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -106,7 +103,7 @@ func start(signalled context.Context, o options) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+	if err := mgr.AddReadyzCheck("member", func(*http.Request) error { return operator.members.Ready() }); err != nil {
 		return err
 	}
 	go func() {
@@ -167,7 +164,7 @@ func register(ctx context.Context, mgr ctrl.Manager, o options) (operator, error
 	var reconciler *agentrun.Reconciler
 	members := worker.NewMembership(worker.Options{
 		Client: mgr.GetClient(), Clock: clock.RealClock{}, Namespace: o.namespace,
-		Name: o.workerName, Incarnation: incarnation, Lease: o.leaseDuration,
+		Name: o.workerName, Incarnation: incarnation, NewIncarnation: func() string { return randomHex(4) }, Lease: o.leaseDuration,
 		Heartbeat: func() bool { return reconciler.Heartbeat() },
 		Changed:   func() { reconciler.WakeAll(ctx) },
 		Go:        agentrun.Goroutines{}.Go,
