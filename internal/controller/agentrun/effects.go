@@ -98,8 +98,7 @@ func (r *Reconciler) settle(ctx context.Context, object *v1alpha1.AgentRun, s *s
 		if left := deleted.Add(r.deletionGrace).Sub(r.clock.Now()); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
-		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete",
-			"the run was deleted and nobody settled %d unknown outcomes in %s", unknown, r.deletionGrace)
+		r.tellAbandoned(ctx, object, "the run was deleted and nobody settled %d unknown outcomes in %s", unknown, r.deletionGrace)
 	}
 	return r.letGoOfDeleted(ctx, object, s)
 }

@@ -21,7 +21,7 @@ func (r *Reconciler) fail(ctx context.Context, object *v1alpha1.AgentRun, err er
 		if r.settledElsewhere(ctx, object) {
 			return r.letGoOfDeleted(ctx, object, nil)
 		}
-		r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and its journal can no longer be written")
+		r.tellAbandoned(ctx, object, "the run was deleted and its journal can no longer be written")
 		return r.letGoOfDeleted(ctx, object, nil)
 	}
 	problem, broken := corrupt(err)
@@ -123,7 +123,7 @@ func (r *Reconciler) leaveToNewer(ctx context.Context, object *v1alpha1.AgentRun
 	if deleted := object.DeletionTimestamp; !deleted.IsZero() {
 		left := deleted.Add(r.deletionGrace).Sub(r.clock.Now())
 		if left <= 0 {
-			r.recorder.Eventf(object, nil, eventWarning, "EffectsAbandoned", "Delete", "the run was deleted and no replica that reads its journal settled it: %s", newer)
+			r.tellAbandoned(ctx, object, "the run was deleted and no replica that reads its journal settled it: %s", newer)
 			return r.letGoOfDeleted(ctx, object, nil)
 		}
 		again = min(again, left)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
@@ -114,6 +115,7 @@ func TestADeletedRunWaitsForPeople(t *testing.T) {
 		t.Error("the segment is not held, or the effects are given up, before the grace ended")
 	}
 	b.want(v1alpha1.ReasonCancelled, 1)
+	before := countAbandoned(t)
 	b.clock.SetTime(deleted.Add(b.r.deletionGrace))
 	if _, err := b.reconcile(); err != nil {
 		t.Fatal(err)
@@ -121,9 +123,28 @@ func TestADeletedRunWaitsForPeople(t *testing.T) {
 	if told := b.told("EffectsAbandoned"); !b.gone() || len(told) != 1 {
 		t.Errorf("gone %v, told %q", b.gone(), told)
 	}
+	if n := countAbandoned(t) - before; n != 1 {
+		t.Errorf("the metric counts %v", n)
+	}
 	if b.held(1) {
 		t.Error("the segment is still held")
 	}
+}
+
+// countAbandoned reads the metric as the operator serves it.
+func countAbandoned(t *testing.T) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "pawl_effects_abandoned_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
 }
 
 // TestTheGraceIsTenMinutes checks what the contract says where no flag says otherwise.
