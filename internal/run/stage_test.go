@@ -198,16 +198,6 @@ func (s *stage) fetch(artifacts []journal.Artifact) {
 	}
 }
 
-// inquire puts questions about calls that go on outside in the air.
-func (s *stage) inquire(step Step) {
-	for _, sending := range step.Calls {
-		s.inquiries[sending.Call.ID] = sending
-		if step.Kind == Recall {
-			s.recalled[sending.Call.ID] = s.facts.Now
-		}
-	}
-}
-
 // drive takes steps until the run has to wait, and returns the step that says so.
 func (s *stage) drive() Step {
 	s.t.Helper()
