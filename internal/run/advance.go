@@ -199,15 +199,16 @@ func giveUp(f Facts, turn *journal.Turn) (Step, bool) {
 // send starts what may start now. Groups run one after another: neighbours that are
 // Parallel form one, every other call is one of its own.
 func send(f Facts, turn *journal.Turn) Step {
-	step, wait := begin(f, turn)
+	step, wait, due := begin(f, turn)
 	if len(step.Calls) > 0 {
 		return step
 	}
 	if turn.AllDone() {
 		return complete(f, turn)
 	}
-	// Something of this process itself is under way, or has its time.
-	busy := len(f.InFlight) > 0 || wait.Until.Before(workDeadline(f))
+	// Something of this process itself is under way, or has its time: the time until then is
+	// work, also where the run may not live to see it.
+	busy := len(f.InFlight) > 0 || due
 	wait.Until = earliest(wait.Until, earliest(expiry(f), inputLapses(turn)))
 	if step, outside := outside(f, turn, wait, busy); outside {
 		return step
@@ -222,19 +223,19 @@ func send(f Facts, turn *journal.Turn) Step {
 }
 
 // begin gives the step that starts what may start now, which may be nothing, and what the
-// run waits for otherwise.
-func begin(f Facts, turn *journal.Turn) (step, wait Step) {
+// run waits for otherwise. Due is true where some call has a time at which it starts.
+func begin(f Facts, turn *journal.Turn) (step, wait Step, due bool) {
 	var dispatch journal.CallDispatched
 	step = Step{Kind: Send, Until: workDeadline(f)}
 	wait = await(f)
 	budgets := reserve(f, turn)
 	for _, call := range startable(f, turn) {
 		if at := nextAttempt(call); f.Now.Before(at) {
-			wait.Until = earliest(wait.Until, at)
+			wait.Until, due = earliest(wait.Until, at), true
 			continue
 		}
 		if at := f.Throttled[call.Call.ID]; f.Now.Before(at) {
-			wait.Until = earliest(wait.Until, earliest(at, lapses(turn, call)))
+			wait.Until, due = earliest(wait.Until, earliest(at, lapses(turn, call))), true
 			wait.Message = fmt.Sprintf("waiting to call %s as often as its policy allows (requestsPerMinute)", call.Call.Tool)
 			continue
 		}
@@ -257,7 +258,7 @@ func begin(f Facts, turn *journal.Turn) (step, wait Step) {
 	if len(dispatch.Calls) > 0 {
 		step.Events = append(step.Events, Entry{Payload: dispatch})
 	}
-	return step, wait
+	return step, wait, due
 }
 
 // lapses is when a call that waits may no longer be sent as it is, zero for never.
