@@ -97,7 +97,7 @@ kubernetes-node: ## The same, and kubelet and kube-scheduler, for a cluster that
 	@hack/kubernetes/build.sh --node >/dev/null
 
 .PHONY: test
-test: kubernetes vet test-unit sim canaries test-integration ## Run all tests but test-replicas, which takes as long again.
+test: kubernetes vet test-unit fuzz-short sim canaries test-integration ## Run all tests but test-replicas, which takes as long again.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
@@ -137,6 +137,12 @@ FUZZ ?= .
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME, one after the other (FUZZ=model/: some of them).
 	@hack/fuzz.sh "$(FUZZTIME)" "$(FUZZ)"
+
+# So many inputs of each target that every `make test` fuzzes for some seconds. Counts, unlike
+# seconds, begin after the inputs that are known.
+.PHONY: fuzz-short
+fuzz-short: ## Fuzz every target with a few thousand inputs.
+	@hack/fuzz.sh 3000x "$(FUZZ)"
 
 .PHONY: crash-matrix
 crash-matrix: ## Force every fault at every call SCHEDULES times and write docs/crash-matrix.md.
