@@ -146,7 +146,7 @@ func takenUp(f Facts, call *journal.CallState) journal.Payload {
 func lost(f Facts, call *journal.CallState) journal.CallCompleted {
 	completed := journal.CallCompleted{
 		ID: call.Call.ID, Attempt: call.Attempt, Class: "transport", Effect: journal.EffectUnknown,
-		Message: "the operator restarted while the call was under way",
+		Message: "the worker that sent it is gone, or was suspended for too long, while the call was under way",
 	}
 	switch call.Call.Effect {
 	case journal.ReadOnly:

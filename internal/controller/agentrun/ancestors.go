@@ -21,11 +21,19 @@ type wish struct {
 	because string
 }
 
+// ownWish is what people want of the run itself.
+func ownWish(object *v1alpha1.AgentRun) wish {
+	if !object.DeletionTimestamp.IsZero() {
+		return wish{run.Cancelled, "the run was deleted"}
+	}
+	return wish{desired: desired(object)}
+}
+
 // wishFor is what people want of a run: what its spec says or, where that is stricter, what
 // is wanted of the runs above it. Specs of children stay untouched, so that resuming a
 // parent resumes only what was suspended with it.
 func (r *Reconciler) wishFor(ctx context.Context, object *v1alpha1.AgentRun, reader client.Reader) (wish, error) {
-	found, current := wish{desired: desired(object)}, object
+	found, current := ownWish(object), object
 	for range v1alpha1.MaxDepth {
 		if found.desired == run.Cancelled || !isChild(current) {
 			break

@@ -30,7 +30,7 @@ type rules struct {
 func (r *Reconciler) facts(object *v1alpha1.AgentRun, s *session, rules rules) run.Facts {
 	now := r.clock.Now()
 	if s.wish.desired == "" {
-		s.wish.desired = desired(object)
+		s.wish = ownWish(object)
 	}
 	air := r.flights.underWay(s.uid, s.settled)
 	return run.Facts{
