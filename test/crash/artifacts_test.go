@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,7 +73,9 @@ var _ = Describe("An operator that is killed between a large result and the reco
 		for round := range rounds {
 			effect := []string{"ReadOnly", "NonIdempotent"}[round%2]
 			var requests atomic.Int64
-			library := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			library := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				// A server that closes on what it did not read resets the connection.
+				_, _ = io.Copy(io.Discard, r.Body)
 				requests.Add(1)
 				_, _ = w.Write([]byte(text))
 			}))
