@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -46,7 +47,8 @@ var _ = Describe("A call in the background while the operator dies", func() {
 		var accepted atomic.Int64
 		var ready atomic.Bool
 		mux := http.NewServeMux()
-		mux.HandleFunc("POST /print", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("POST /print", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Location", fmt.Sprintf("/jobs/%d", accepted.Add(1)))
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusAccepted)

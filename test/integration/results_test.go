@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,7 +24,8 @@ const confidential = "ada@example.com"
 func register() string {
 	mux := http.NewServeMux()
 	answer := func(status int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte(body))
 		}
@@ -94,7 +96,10 @@ var _ = Describe("Results that are larger than an event may hold", func() {
 			fmt.Fprintf(&b, "line %d: größer\n", n)
 		}
 		text = b.String()
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = w.Write([]byte(text))
+		}))
 		DeferCleanup(server.Close)
 		return server.URL, text
 	}
