@@ -282,6 +282,7 @@ var _ = Describe("Whose child a run is", func() {
 	child := func(space namespace, change func(*pawlv1alpha1.AgentRun)) *pawlv1alpha1.AgentRun {
 		run := space.run(map[string]string{
 			pawlv1alpha1.AnnotationDepth: "2", pawlv1alpha1.AnnotationParent: "a", pawlv1alpha1.AnnotationRoot: "a", createdBy: "ann",
+			pawlv1alpha1.AnnotationEffectKey: "pawl-0123",
 		})
 		run.Labels = map[string]string{pawlv1alpha1.LabelParentUID: "u", pawlv1alpha1.LabelRootUID: "u"}
 		change(run)
@@ -321,6 +322,7 @@ var _ = Describe("Whose child a run is", func() {
 		change(run)
 		Expect(space.user(ctx, "editor", "pawl-editor").Create(ctx, run)).To(beRefusedWith("only the operator writes them"))
 	},
+		Entry("effect key", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationEffectKey] = "pawl-0123" }),
 		Entry("depth", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationDepth] = "1" }),
 		Entry("parent", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationParent] = "a" }),
 		Entry("root", func(r *pawlv1alpha1.AgentRun) { r.Annotations[pawlv1alpha1.AnnotationRoot] = "a" }),
