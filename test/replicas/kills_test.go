@@ -66,11 +66,11 @@ var _ = Describe("Three operators that are killed at random", func() {
 		settler := newSettler(w)
 		kills, began := 0, time.Now()
 		for time.Since(began) < pick(40*time.Second, 5*time.Minute) && w.moving(ctx) > 0 {
-			pause(ctx, between(random, 200*time.Millisecond, 2*time.Second))
+			pause(ctx, between(random, 50*time.Millisecond, pick(500*time.Millisecond, 2*time.Second)))
 			victim := f.replicas()[random.IntN(3)]
 			f.kill(victim)
 			kills++
-			pause(ctx, between(random, 0, 500*time.Millisecond))
+			pause(ctx, between(random, 0, 300*time.Millisecond))
 			if random.IntN(3) == 0 {
 				// As a new pod: its runs wait for the end of the old one's lease.
 				f.remove(victim)
@@ -86,7 +86,9 @@ var _ = Describe("Three operators that are killed at random", func() {
 		t := w.check(ctx)
 		t.expectSound(fmt.Sprintf("%d kills in %s, %d runs not at rest at the last one", kills, time.Since(began).Round(time.Second), left))
 		Expect(t.runs).To(Equal(200))
-		Expect(kills).To(BeNumerically(">=", 10))
+		// A fast machine is through before many kills; what they cost shows in what was taken over.
+		Expect(kills).To(BeNumerically(">=", 5))
+		Expect(t.takeoverCount()).To(BeNumerically(">=", 50))
 	}, NodeTimeout(10*time.Minute))
 })
 
