@@ -13,13 +13,14 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal"
 	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // Build makes the child of an order.
 func Build(order agentruntool.Order) (*v1alpha1.AgentRun, error) {
 	var template v1alpha1.AgentRunTemplate
 	if err := json.Unmarshal(order.Template, &template); err != nil {
-		return nil, &agentruntool.RefusedError{Text: "the tool's template can't be read"}
+		return nil, &object.RefusedError{Text: "the tool's template can't be read"}
 	}
 	inherited := order.Inherited
 	parent := &v1alpha1.AgentRun{ObjectMeta: metav1.ObjectMeta{Name: order.Parent, UID: types.UID(order.ParentUID)}}

@@ -24,6 +24,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/tool"
 	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // stand is a fake API server with a Cluster on it.
@@ -168,7 +169,7 @@ func TestOnlyTheCallsOwnChild(t *testing.T) {
 		if err := s.cluster.Create(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
-		var refused *agentruntool.RefusedError
+		var refused *object.RefusedError
 		if err := s.cluster.Create(t.Context(), anOrder()); !errors.As(err, &refused) {
 			t.Errorf("%s: Create = %v", name, err)
 		}
@@ -195,7 +196,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		s := newStand(t)
 		s.fails = tc.fails
-		var refused *agentruntool.RefusedError
+		var refused *object.RefusedError
 		if err := s.cluster.Create(t.Context(), anOrder()); err == nil || errors.As(err, &refused) != tc.refused {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-run/pawl/internal/journal/store"
 	"github.com/pawl-run/pawl/internal/strictjson"
 	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // maxReasonBytes bounds what is quoted of the API server's reason to refuse a child.
@@ -48,14 +49,14 @@ func (c *Cluster) Create(ctx context.Context, order agentruntool.Order) error {
 	case apierrors.IsAlreadyExists(err):
 		live, err := c.get(ctx, order.Child)
 		if err == nil && live != nil && !ours(live, order.Child) {
-			return &agentruntool.RefusedError{Text: "another run has its name"}
+			return &object.RefusedError{Text: "another run has its name"}
 		}
 		if err == nil && live == nil {
 			return errors.New("the child was there and is gone")
 		}
 		return err
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &agentruntool.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
+		return &object.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
 	default:
 		return fmt.Errorf("creating the child: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/journal/store"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // user is whom containers run as where the template does not say: nobody.
@@ -24,7 +25,7 @@ const user = 65532
 func Build(order jobtool.Order) (*batchv1.Job, error) {
 	spec, err := Parse(order.Template)
 	if err != nil {
-		return nil, &jobtool.RefusedError{Text: "the tool's template can't be used: " + err.Error()}
+		return nil, &object.RefusedError{Text: "the tool's template can't be used: " + err.Error()}
 	}
 	complete(spec, order)
 	run := &v1alpha1.AgentRun{ObjectMeta: metav1.ObjectMeta{Name: order.RunName, UID: types.UID(order.RunUID)}}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 func anOrder(template string) jobtool.Order {
@@ -93,7 +94,7 @@ func TestBuildLeaves(t *testing.T) {
 }
 
 func TestABrokenTemplateIsRefused(t *testing.T) {
-	var refused *jobtool.RefusedError
+	var refused *object.RefusedError
 	if _, err := Build(anOrder(`{"containers":[]}`)); !errors.As(err, &refused) {
 		t.Errorf("got %v", err)
 	}

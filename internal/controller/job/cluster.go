@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-run/pawl/api/v1alpha1"
 	"github.com/pawl-run/pawl/internal/strictjson"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // Bounds of what is read of the logs of a Job that failed; the adapter keeps the end.
@@ -58,14 +59,14 @@ func (c *Cluster) Create(ctx context.Context, order jobtool.Order) error {
 	case apierrors.IsAlreadyExists(err):
 		live, err := c.get(ctx, order.Job)
 		if err == nil && live != nil && !ours(live, order.Job) {
-			return &jobtool.RefusedError{Text: "another Job has its name"}
+			return &object.RefusedError{Text: "another Job has its name"}
 		}
 		if err == nil && live == nil {
 			return errors.New("the Job was there and is gone")
 		}
 		return err
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &jobtool.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
+		return &object.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
 	default:
 		return fmt.Errorf("creating the Job: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 const good = `{"containers":[{"name":"a","image":"b"}]}`
@@ -92,7 +93,7 @@ func TestOnlyTheCallsOwnJob(t *testing.T) {
 		if err := s.cluster.Create(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
-		var refused *jobtool.RefusedError
+		var refused *object.RefusedError
 		if err := s.cluster.Create(t.Context(), order); !errors.As(err, &refused) {
 			t.Errorf("%s: Create = %v", name, err)
 		}
@@ -120,7 +121,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		s := newStand(t)
 		s.fails = tc.fails
-		var refused *jobtool.RefusedError
+		var refused *object.RefusedError
 		err := s.cluster.Create(t.Context(), anOrder(good))
 		if err == nil || errors.As(err, &refused) != tc.refused {
 			t.Errorf("%s: %v", name, err)

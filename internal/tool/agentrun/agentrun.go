@@ -21,25 +21,21 @@ import (
 	"github.com/pawl-run/pawl/internal/expression"
 	"github.com/pawl-run/pawl/internal/strictjson"
 	"github.com/pawl-run/pawl/internal/tool"
-	"github.com/pawl-run/pawl/internal/tool/transport"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 const (
-	// lookAfter is how often a child is looked at that nothing is heard of.
-	lookAfter = time.Minute
-	// createTimeout bounds the request that creates a child, so that the right to send it is
-	// not much older when it arrives.
-	createTimeout = 5 * time.Second
-	// lookTimeout bounds the look after a request whose answer did not come.
-	lookTimeout = 10 * time.Second
 	// maxPrompt is how many characters a prompt may have.
 	maxPrompt = 131072
 )
 
+// kind is that of child runs. What becomes of them is heard.
+var kind = object.Kind{Noun: "run", LookAfter: time.Minute}
+
 // Cluster is where child runs are.
 type Cluster interface {
 	// Create creates the child of an order, or finds that very child. The error is a
-	// *RefusedError where the cluster has refused it; after any other nobody knows whether
+	// *object.RefusedError where the cluster has refused it; after any other nobody knows whether
 	// there is a child.
 	Create(ctx context.Context, order Order) error
 	// Look says how the child of a call stands.
@@ -70,15 +66,6 @@ type Order struct {
 	// Inherited is what its parent hands down.
 	Inherited tool.Child
 }
-
-// RefusedError means that there is no child, since the cluster did not take it.
-type RefusedError struct {
-	// Text says why. It holds no secret.
-	Text string
-}
-
-// Error implements error.
-func (e *RefusedError) Error() string { return e.Text }
 
 // Tool is a tool whose calls are child runs.
 type Tool struct {
@@ -141,18 +128,18 @@ func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
 		return tool.Outcome{Class: tool.ClassValidation, Effect: tool.EffectRejected,
 			Message: "not sent: no prompt can be made of these arguments: " + err.Error() + "; nothing was done"}
 	}
-	if err := ctx.Err(); err != nil {
-		return transport.NotSent(ctx, call, err)
-	}
-	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
-		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Retryable: call.Repeatable,
-			Message: "not sent: the right to send it has lapsed; nothing was done"}
-	}
 	order := Order{
 		Child: childOf(call, call.EffectKey), Parent: call.RunName, CallID: call.ID,
 		Prompt: prompt, Template: declared.Template, Inherited: *call.Child,
 	}
-	return s.created(ctx, call, order.Child, s.create(ctx, order))
+	return kind.Begin(ctx, call, object.Object{
+		Name:   order.Name,
+		Create: func(ctx context.Context) error { return s.cluster.Create(ctx, order) },
+		There: func(ctx context.Context) (bool, error) {
+			state, err := s.cluster.Look(ctx, order.Child)
+			return err == nil && state.Phase != Missing && state.Phase != Foreign, err
+		},
+	})
 }
 
 func promptOf(declared Tool, call tool.Call) (string, error) {
@@ -177,44 +164,6 @@ func promptOf(declared Tool, call tool.Call) (string, error) {
 	default:
 		return prompt, nil
 	}
-}
-
-func (s *Server) create(ctx context.Context, order Order) error {
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
-	defer cancel()
-	return s.cluster.Create(ctx, order)
-}
-
-// created says what creating a child came to.
-func (s *Server) created(ctx context.Context, call tool.Call, child Child, err error) tool.Outcome {
-	var refused *RefusedError
-	switch {
-	case err == nil:
-		return goesOn(child.Name)
-	case errors.As(err, &refused):
-		return tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected,
-			Message: "the cluster refused the call's run: " + refused.Text + "; nothing was done; somebody has to correct the tool or make room for it"}
-	}
-	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable,
-		Message: "the cluster did not answer when the call's run was created, and has none of that name; nobody knows whether the call took effect"}
-	// A cancelled call may have a child all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-	defer cancel()
-	state, err := s.cluster.Look(ctx, child)
-	switch {
-	case err == nil && state.Phase != Missing && state.Phase != Foreign:
-		return goesOn(child.Name)
-	case err != nil && !call.Repeatable:
-		return goesOn(child.Name) // whether there is one shows later
-	default:
-		return unknown
-	}
-}
-
-// goesOn is the outcome of a call whose child has not ended.
-func goesOn(name string) tool.Outcome {
-	return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Message: "the call's run goes on",
-		Deferred: &tool.Deferred{Handle: name, PollAfter: lookAfter}}
 }
 
 // Poll implements tool.Deferrer: it looks at the child.

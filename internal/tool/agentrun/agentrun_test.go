@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/tool"
 	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
+	"github.com/pawl-run/pawl/internal/tool/object"
 	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
@@ -173,7 +174,7 @@ func TestCreatesThatAreLost(t *testing.T) {
 		want      tool.Class
 		retryable bool
 	}{
-		"refused":                                {func(c *cluster) { c.refuse = &agentruntool.RefusedError{Text: "quota"} }, aCall(), tool.ClassRejected, false},
+		"refused":                                {func(c *cluster) { c.refuse = &object.RefusedError{Text: "quota"} }, aCall(), tool.ClassRejected, false},
 		"carried out":                            {func(c *cluster) { c.loseCreate = "after" }, aCall(), tool.ClassDeferred, false},
 		"not carried out":                        {func(c *cluster) { c.loseCreate = "before" }, aCall(), tool.ClassUnknown, false},
 		"not carried out, may be made again":     {func(c *cluster) { c.loseCreate = "before" }, aCall(repeatable), tool.ClassUnknown, true},

@@ -50,7 +50,7 @@ func understand(call tool.Call, handle string, state State) tool.Outcome {
 	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Spent: state.Spent}
 	switch state.Phase {
 	case Open:
-		return goesOn(handle)
+		return kind.GoesOn(handle)
 	case Completed:
 		value := answerOf(call, state)
 		return tool.Outcome{Class: tool.ClassOK, Effect: tool.EffectCommitted, Value: value.JSON, Truncated: value.Truncated, Size: value.Size, Spent: state.Spent}

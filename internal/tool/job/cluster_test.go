@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/tool"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // cluster is a strict one: it takes orders that make sense, keeps a job until it is let go,
@@ -53,7 +54,7 @@ func (c *cluster) Create(ctx context.Context, order jobtool.Order) error {
 	}
 	if there := c.jobs[order.Name]; there != nil {
 		if there.order.EffectKey != order.EffectKey || there.order.RunUID != order.RunUID {
-			return &jobtool.RefusedError{Text: "another Job has its name"}
+			return &object.RefusedError{Text: "another Job has its name"}
 		}
 		return nil
 	}

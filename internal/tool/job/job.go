@@ -21,19 +21,11 @@ import (
 	"time"
 
 	"github.com/pawl-run/pawl/internal/tool"
-	"github.com/pawl-run/pawl/internal/tool/transport"
+	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
-const (
-	// lookAfter is how often a job is looked at that nothing is heard of. That it ends is
-	// heard; that its image can't be pulled is only seen.
-	lookAfter = 15 * time.Second
-	// createTimeout bounds the request that creates a job, so that the right to send it is
-	// not much older when it arrives.
-	createTimeout = 5 * time.Second
-	// lookTimeout bounds the look after a request whose answer did not come.
-	lookTimeout = 10 * time.Second
-)
+// kind is that of jobs. That one ends is heard; that its image can't be pulled is only seen.
+var kind = object.Kind{Noun: "job", LookAfter: 15 * time.Second}
 
 // jobName keeps a name to one that a cluster takes.
 var jobName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -41,7 +33,7 @@ var jobName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // Cluster is where jobs run.
 type Cluster interface {
 	// Create creates the job of an order, or finds that very job. The error is a
-	// *RefusedError where the cluster has refused it; after any other nobody knows whether
+	// *object.RefusedError where the cluster has refused it; after any other nobody knows whether
 	// there is a job.
 	Create(ctx context.Context, order Order) error
 	// Look says how the job of a call stands.
@@ -72,15 +64,6 @@ type Order struct {
 	// Timeout is how long the job may take.
 	Timeout time.Duration
 }
-
-// RefusedError means that there is no job, since the cluster did not take it.
-type RefusedError struct {
-	// Text says why. It holds no secret.
-	Text string
-}
-
-// Error implements error.
-func (e *RefusedError) Error() string { return e.Text }
 
 // Tool is a tool whose calls are jobs.
 type Tool struct {
@@ -135,52 +118,14 @@ func (s *Server) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	if len(order.Arguments) == 0 {
 		order.Arguments = json.RawMessage("{}")
 	}
-	if err := ctx.Err(); err != nil {
-		return transport.NotSent(ctx, call, err)
-	}
-	if gate := transport.GateOf(ctx); gate != nil && gate() != nil {
-		return tool.Outcome{Class: tool.ClassNotRun, Effect: tool.EffectRejected, Retryable: call.Repeatable,
-			Message: "not sent: the right to send it has lapsed; nothing was done"}
-	}
-	return s.created(ctx, call, order.Job, s.create(ctx, order))
-}
-
-func (s *Server) create(ctx context.Context, order Order) error {
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
-	defer cancel()
-	return s.cluster.Create(ctx, order)
-}
-
-// created says what creating a job came to.
-func (s *Server) created(ctx context.Context, call tool.Call, job Job, err error) tool.Outcome {
-	var refused *RefusedError
-	switch {
-	case err == nil:
-		return goesOn(job.Name)
-	case errors.As(err, &refused):
-		return tool.Outcome{Class: tool.ClassRejected, Effect: tool.EffectRejected,
-			Message: "the cluster refused the call's job: " + refused.Text + "; nothing was done; somebody has to correct the tool or make room for it"}
-	}
-	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown, Retryable: call.Repeatable,
-		Message: "the cluster did not answer when the call's job was created, and has none of that name; nobody knows whether the call took effect"}
-	// A cancelled call may have a job all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-	defer cancel()
-	state, err := s.cluster.Look(ctx, job)
-	switch {
-	case err == nil && state.Phase != Missing && state.Phase != Foreign:
-		return goesOn(job.Name)
-	case err != nil && !call.Repeatable:
-		return goesOn(job.Name) // whether there is one shows later
-	default:
-		return unknown
-	}
-}
-
-// goesOn is the outcome of a call whose job has not ended.
-func goesOn(name string) tool.Outcome {
-	return tool.Outcome{Class: tool.ClassDeferred, Effect: tool.EffectUnknown, Message: "the call's job goes on",
-		Deferred: &tool.Deferred{Handle: name, PollAfter: lookAfter}}
+	return kind.Begin(ctx, call, object.Object{
+		Name:   order.Name,
+		Create: func(ctx context.Context) error { return s.cluster.Create(ctx, order) },
+		There: func(ctx context.Context) (bool, error) {
+			state, err := s.cluster.Look(ctx, order.Job)
+			return err == nil && state.Phase != Missing && state.Phase != Foreign, err
+		},
+	})
 }
 
 const cannotLook = "the call's job could not be looked at"

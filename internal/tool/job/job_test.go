@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-run/pawl/internal/tool"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
+	"github.com/pawl-run/pawl/internal/tool/object"
 	"github.com/pawl-run/pawl/internal/tool/transport"
 )
 
@@ -82,7 +83,7 @@ func TestTheGateIsAskedRightBefore(t *testing.T) {
 
 func TestARefusedJobDidNotHappen(t *testing.T) {
 	c := newCluster(t)
-	c.refuse = &jobtool.RefusedError{Text: "exceeded quota"}
+	c.refuse = &object.RefusedError{Text: "exceeded quota"}
 	out := newServer(c).Call(t.Context(), aCall())
 	if out.Class != tool.ClassRejected || out.Effect != tool.EffectRejected || !strings.Contains(out.Message, "exceeded quota") {
 		t.Errorf("%+v", out)

@@ -67,7 +67,7 @@ func understand(call tool.Call, handle string, state State) tool.Outcome {
 	unknown := tool.Outcome{Class: tool.ClassUnknown, Effect: tool.EffectUnknown}
 	switch state.Phase {
 	case Running, NoImage:
-		return goesOn(handle)
+		return kind.GoesOn(handle)
 	case Succeeded:
 		return result(call, state)
 	case Exited:
