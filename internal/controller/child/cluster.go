@@ -5,20 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
+	"github.com/pawl-run/pawl/internal/controller/callee"
 	"github.com/pawl-run/pawl/internal/journal"
 	"github.com/pawl-run/pawl/internal/journal/store"
-	"github.com/pawl-run/pawl/internal/strictjson"
 	agentruntool "github.com/pawl-run/pawl/internal/tool/agentrun"
-	"github.com/pawl-run/pawl/internal/tool/object"
 )
-
-// maxReasonBytes bounds what is quoted of the API server's reason to refuse a child.
-const maxReasonBytes = 300
 
 // Cluster is the agentruntool.Cluster of a real one. It reads live: a cache that lags behind
 // would take a child that was just created for one that is gone.
@@ -42,24 +36,10 @@ func (c *Cluster) Create(ctx context.Context, order agentruntool.Order) error {
 	if err != nil {
 		return err
 	}
-	err = c.writer.Create(ctx, wanted)
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsAlreadyExists(err):
+	return callee.Create(ctx, c.writer, wanted, "run", func() (callee.Found, error) {
 		live, err := c.get(ctx, order.Child)
-		if err == nil && live != nil && !ours(live, order.Child) {
-			return &object.RefusedError{Text: "another run has its name"}
-		}
-		if err == nil && live == nil {
-			return errors.New("the child was there and is gone")
-		}
-		return err
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &object.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
-	default:
-		return fmt.Errorf("creating the child: %w", err)
-	}
+		return callee.Found{There: live != nil, Ours: live != nil && ours(live, order.Child)}, err
+	})
 }
 
 // Look implements agentruntool.Cluster.
@@ -103,12 +83,9 @@ func (c *Cluster) read(ctx context.Context, live *v1alpha1.AgentRun) (*journal.S
 // get reads a run, nil for none.
 func (c *Cluster) get(ctx context.Context, child agentruntool.Child) (*v1alpha1.AgentRun, error) {
 	live := &v1alpha1.AgentRun{}
-	err := c.live.Get(ctx, client.ObjectKey{Namespace: child.Namespace, Name: child.Name}, live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the child: %w", err)
+	there, err := callee.Read(ctx, c.live, client.ObjectKey{Namespace: child.Namespace, Name: child.Name}, live, "run")
+	if err != nil || !there {
+		return nil, err
 	}
 	return live, nil
 }
@@ -130,19 +107,7 @@ func (c *Cluster) Cancel(ctx context.Context, child agentruntool.Child) error {
 // Release lets go of a child that its parent needs no more.
 func (c *Cluster) Release(ctx context.Context, held client.Object) error {
 	fresh := &v1alpha1.AgentRun{}
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(held), fresh); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if fresh.UID != held.GetUID() || !controllerutil.ContainsFinalizer(fresh, v1alpha1.FinalizerParent) {
-		return nil
-	}
-	// The lock keeps what others have put into the list meanwhile.
-	patch := client.MergeFromWithOptions(fresh.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	controllerutil.RemoveFinalizer(fresh, v1alpha1.FinalizerParent)
-	if err := client.IgnoreNotFound(c.writer.Patch(ctx, fresh, patch)); err != nil {
-		return fmt.Errorf("releasing the child: %w", err)
-	}
-	return nil
+	return callee.LetGo(ctx, c.live, c.writer, held, fresh, v1alpha1.FinalizerParent, "run")
 }
 
 // ours says whether a run is the child of a call, and not another of the same name.

@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -13,12 +12,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/pawl-run/pawl/api/v1alpha1"
-	"github.com/pawl-run/pawl/internal/strictjson"
+	"github.com/pawl-run/pawl/internal/controller/callee"
 	jobtool "github.com/pawl-run/pawl/internal/tool/job"
-	"github.com/pawl-run/pawl/internal/tool/object"
 )
 
 // Bounds of what is read of the logs of a Job that failed; the adapter keeps the end.
@@ -26,9 +23,6 @@ const (
 	logLines    = 50
 	maxLogBytes = 16 << 10
 )
-
-// maxReasonBytes bounds what is quoted of the API server's reason to refuse a Job.
-const maxReasonBytes = 300
 
 // Cluster is the jobtool.Cluster of a real one. It reads live: a cache that lags behind
 // would take a Job that was just created for one that is gone.
@@ -52,24 +46,10 @@ func (c *Cluster) Create(ctx context.Context, order jobtool.Order) error {
 	if err != nil {
 		return err
 	}
-	err = c.writer.Create(ctx, wanted)
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsAlreadyExists(err):
+	return callee.Create(ctx, c.writer, wanted, "Job", func() (callee.Found, error) {
 		live, err := c.get(ctx, order.Job)
-		if err == nil && live != nil && !ours(live, order.Job) {
-			return &object.RefusedError{Text: "another Job has its name"}
-		}
-		if err == nil && live == nil {
-			return errors.New("the Job was there and is gone")
-		}
-		return err
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &object.RefusedError{Text: strictjson.Preview([]byte(err.Error()), maxReasonBytes)}
-	default:
-		return fmt.Errorf("creating the Job: %w", err)
-	}
+		return callee.Found{There: live != nil, Ours: live != nil && ours(live, order.Job)}, err
+	})
 }
 
 // Look implements jobtool.Cluster.
@@ -98,12 +78,9 @@ func (c *Cluster) Look(ctx context.Context, job jobtool.Job) (jobtool.State, err
 // get reads a Job, nil for none.
 func (c *Cluster) get(ctx context.Context, job jobtool.Job) (*batchv1.Job, error) {
 	live := &batchv1.Job{}
-	err := c.live.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: job.Name}, live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the Job: %w", err)
+	there, err := callee.Read(ctx, c.live, client.ObjectKey{Namespace: job.Namespace, Name: job.Name}, live, "Job")
+	if err != nil || !there {
+		return nil, err
 	}
 	return live, nil
 }
@@ -156,17 +133,5 @@ func (c *Cluster) Release(ctx context.Context, held client.Object) error {
 	}
 	fresh := &metav1.PartialObjectMetadata{}
 	fresh.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(held), fresh); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if fresh.UID != held.GetUID() || !controllerutil.ContainsFinalizer(fresh, v1alpha1.FinalizerEffects) {
-		return nil
-	}
-	// The lock keeps what others have put into the list meanwhile.
-	patch := client.MergeFromWithOptions(fresh.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	controllerutil.RemoveFinalizer(fresh, v1alpha1.FinalizerEffects)
-	if err := client.IgnoreNotFound(c.writer.Patch(ctx, fresh, patch)); err != nil {
-		return fmt.Errorf("releasing the Job: %w", err)
-	}
-	return nil
+	return callee.LetGo(ctx, c.live, c.writer, held, fresh, v1alpha1.FinalizerEffects, "Job")
 }
